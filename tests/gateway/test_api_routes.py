@@ -41,14 +41,14 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def world(path: Path) -> Iterator[ApiServer]:
+def running_api(path: Path) -> Iterator[ApiServer]:
     with open_store(path, clock=lambda: NOW) as store, serving(ApiServer(store, Goldens([REFUND]))) as served:
         yield served
 
 
 @pytest.fixture
-def knowing(path: Path) -> Iterator[ApiServer]:
-    """A store that keeps arguments."""
+def argument_server(path: Path) -> Iterator[ApiServer]:
+    """An API server over a store that keeps arguments."""
     with open_store(path, keep_arguments=True) as store, serving(ApiServer(store, Goldens([REFUND]))) as served:
         yield served
 
@@ -64,9 +64,9 @@ def run_path(asked: Run) -> str:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_runs_are_listed_newest_first_each_with_what_came_out(world: ApiServer) -> None:
-    world.store.submit_many([evaluate(run(2), REFUND), evaluate(run(1, tool_calls=CALLS), REFUND)])
-    answer = world.get("/api/v1/runs")
+def test_runs_are_listed_newest_first_with_their_verdicts_and_scores(running_api: ApiServer) -> None:
+    running_api.store.submit_many([evaluate(run(2), REFUND), evaluate(run(1, tool_calls=CALLS), REFUND)])
+    answer = running_api.get("/api/v1/runs")
     assert ids(answer) == [run(1).run_id, run(2).run_id]
     assert answer["next_cursor"] is None
     failed = answer["runs"][1]
@@ -106,7 +106,9 @@ def test_the_runs_are_listed_newest_first_each_with_what_came_out(world: ApiServ
     ],
     ids=lambda value: urlencode(value) if isinstance(value, dict) else "",
 )
-def test_every_filter_of_the_store_is_a_parameter(world: ApiServer, asked: dict[str, str], meant: RunFilter) -> None:
+def test_every_run_filter_of_the_store_is_a_query_parameter(
+    running_api: ApiServer, asked: dict[str, str], meant: RunFilter
+) -> None:
     runs = [
         (run(1, tool_calls=CALLS), REFUND),
         (run(2, service="shop", environment="test"), REFUND),
@@ -114,16 +116,16 @@ def test_every_filter_of_the_store_is_a_parameter(world: ApiServer, asked: dict[
         (run(4, unit="component", component="find", input="Hello?"), None),
         (run(5), None),
     ]
-    world.store.submit_many(evaluate(*each) for each in runs)
-    expected = [each.run_id for each in world.store.runs(meant).items]
-    assert ids(world.get(f"/api/v1/runs?{urlencode(asked)}")) == expected
+    running_api.store.submit_many(evaluate(*each) for each in runs)
+    expected = [each.run_id for each in running_api.store.runs(meant).items]
+    assert ids(running_api.get(f"/api/v1/runs?{urlencode(asked)}")) == expected
 
 
-def test_pages_lead_through_all_runs(world: ApiServer) -> None:
-    world.store.submit_many(evaluate(run(number), REFUND) for number in range(1, 8))
+def test_following_the_cursor_lists_every_run_once(running_api: ApiServer) -> None:
+    running_api.store.submit_many(evaluate(run(number), REFUND) for number in range(1, 8))
     seen, cursor = [], {}
     while True:
-        page = world.get(f"/api/v1/runs?{urlencode({'limit': 3, 'agent': 'support', **cursor})}")
+        page = running_api.get(f"/api/v1/runs?{urlencode({'limit': 3, 'agent': 'support', **cursor})}")
         seen.append(ids(page))
         if page["next_cursor"] is None:
             break
@@ -132,20 +134,20 @@ def test_pages_lead_through_all_runs(world: ApiServer) -> None:
     assert [each for page in seen for each in page] == [run(number).run_id for number in range(1, 8)]
 
 
-def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
-    world: ApiServer, monkeypatch: pytest.MonkeyPatch
+def test_a_page_of_large_runs_ends_early_and_the_next_page_continues_after_it(
+    running_api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.store.submit_many(evaluate(run(number), None) for number in range(1, 131))
+    running_api.store.submit_many(evaluate(run(number), None) for number in range(1, 131))
     monkeypatch.setattr(api, "MAX_PAGE_CHARACTERS", 1)
-    first = world.get("/api/v1/runs?limit=1000")
+    first = running_api.get("/api/v1/runs?limit=1000")
     assert len(first["runs"]) == api.PAGE_BATCH
-    second = world.get(f"/api/v1/runs?limit=60&cursor={first['next_cursor']}")
+    second = running_api.get(f"/api/v1/runs?limit=60&cursor={first['next_cursor']}")
     assert ids(second)[0] == run(api.PAGE_BATCH + 1).run_id
-    arrived = world.get("/api/v1/evaluations?limit=1000")
+    arrived = running_api.get("/api/v1/evaluations?limit=1000")
     assert (len(arrived["evaluations"]), arrived["next_after"]) == (api.PAGE_BATCH, api.PAGE_BATCH)
     monkeypatch.undo()
-    assert len(world.get("/api/v1/runs?limit=120")["runs"]) == 120
-    assert len(world.get("/api/v1/evaluations?limit=1000")["evaluations"]) == 130
+    assert len(running_api.get("/api/v1/runs?limit=120")["runs"]) == 120
+    assert len(running_api.get("/api/v1/evaluations?limit=1000")["evaluations"]) == 130
 
 
 @pytest.mark.parametrize(
@@ -172,28 +174,30 @@ def test_a_page_of_large_runs_ends_early_and_the_next_one_goes_on(
         (f"{'x' * 5000}=1", "There is no parameter 'xxx"),
     ],
 )
-def test_what_means_nothing_is_refused_in_words(world: ApiServer, query: str, told: str) -> None:
-    status, code, message = world.refused("GET", f"/api/v1/runs?{query}")
+def test_an_invalid_query_parameter_is_refused_with_an_explanation(
+    running_api: ApiServer, query: str, told: str
+) -> None:
+    status, code, message = running_api.refused("GET", f"/api/v1/runs?{query}")
     assert (status, code) == (400, "invalid_parameter")
     assert told in message
     assert len(message) < 300
 
 
-def test_one_run_is_shown_with_all_its_revisions(world: ApiServer) -> None:
+def test_a_run_is_returned_with_all_its_revisions(running_api: ApiServer) -> None:
     first = evaluate(run(), REFUND)
     second = replace(evaluate(run(tool_calls=CALLS), REFUND), revision=2)
-    world.store.submit_many([first, second])
+    running_api.store.submit_many([first, second])
     for path in (run_path(run()), f"/api/v1/runs/{run().run_id}"):  # a colon need not be encoded
-        answer = world.get(path)
+        answer = running_api.get(path)
         assert (answer["run_id"], answer["revision"], answer["verdict"]) == (run().run_id, 2, "pass")
         assert [(each["revision"], each["verdict"]) for each in answer["evaluations"]] == [(1, "fail"), (2, "pass")]
         assert answer["evaluation_count"] == 2
 
 
 @pytest.mark.parametrize("run_id", ["case/7", "a b?c#d%", "ü:1", "x/rescore/y", "\x00", "a\nb\n", "..", "="])
-def test_the_id_of_a_run_may_be_any_text(world: ApiServer, run_id: str) -> None:
-    world.store.submit(evaluate(replace(run(), run_id=run_id), None))
-    status, _, body = world.ask("GET", f"/api/v1/runs/{quote(run_id, safe='')}")
+def test_a_run_id_may_be_any_text(running_api: ApiServer, run_id: str) -> None:
+    running_api.store.submit(evaluate(replace(run(), run_id=run_id), None))
+    status, _, body = running_api.ask("GET", f"/api/v1/runs/{quote(run_id, safe='')}")
     assert (status, body["run_id"]) == (200, run_id)
 
 
@@ -211,8 +215,8 @@ def test_the_id_of_a_run_may_be_any_text(world: ApiServer, run_id: str) -> None:
         ("GET", "/api/"),
     ],
 )
-def test_what_is_not_there_is_said_to_be_not_there(world: ApiServer, method: str, url: str) -> None:
-    assert world.refused(method, url)[:2] == (404, "not_found")
+def test_unknown_runs_and_paths_are_answered_404(running_api: ApiServer, method: str, url: str) -> None:
+    assert running_api.refused(method, url)[:2] == (404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -225,15 +229,15 @@ def test_what_is_not_there_is_said_to_be_not_there(world: ApiServer, method: str
         ("PATCH", "/api/v1/openapi.json", "GET, HEAD"),
     ],
 )
-def test_a_method_that_is_not_one_of_the_path_is_told_which_are(
-    world: ApiServer, method: str, url: str, allowed: str
+def test_an_unsupported_method_is_answered_405_with_the_allowed_methods(
+    running_api: ApiServer, method: str, url: str, allowed: str
 ) -> None:
-    status, headers, body = world.ask(method, url)
+    status, headers, body = running_api.ask(method, url)
     assert (status, headers["allow"], body["error"]["code"]) == (405, allowed, "method_not_allowed")
 
 
-def test_the_head_of_an_answer_can_be_asked_for(world: ApiServer) -> None:
-    status, headers, body = world.ask("HEAD", "/api/v1/runs")
+def test_a_head_request_returns_the_headers_without_a_body(running_api: ApiServer) -> None:
+    status, headers, body = running_api.ask("HEAD", "/api/v1/runs")
     assert (status, body) == (200, None)
     assert int(headers["content-length"]) > 0
 
@@ -241,57 +245,59 @@ def test_the_head_of_an_answer_can_be_asked_for(world: ApiServer) -> None:
 # --- polling for evaluations ------------------------------------------------------------------------------------------
 
 
-def test_whoever_polls_gets_every_evaluation_once(world: ApiServer) -> None:
-    assert world.get("/api/v1/evaluations") == {"evaluations": [], "next_after": 0}
-    world.store.submit_many(evaluate(run(number), REFUND) for number in (2, 1, 3))
-    first = world.get("/api/v1/evaluations?after=0&limit=2")
+def test_polling_returns_every_evaluation_once(running_api: ApiServer) -> None:
+    assert running_api.get("/api/v1/evaluations") == {"evaluations": [], "next_after": 0}
+    running_api.store.submit_many(evaluate(run(number), REFUND) for number in (2, 1, 3))
+    first = running_api.get("/api/v1/evaluations?after=0&limit=2")
     assert [each["run_id"] for each in first["evaluations"]] == [run(2).run_id, run(1).run_id]
-    world.store.submit(replace(evaluate(run(2), REFUND), revision=2))
-    rest = world.get(f"/api/v1/evaluations?after={first['next_after']}")
+    running_api.store.submit(replace(evaluate(run(2), REFUND), revision=2))
+    rest = running_api.get(f"/api/v1/evaluations?after={first['next_after']}")
     assert [(each["run_id"], each["revision"]) for each in rest["evaluations"]] == [
         (run(3).run_id, 1), (run(2).run_id, 2)
     ]  # fmt: skip
-    assert world.get(f"/api/v1/evaluations?after={rest['next_after']}")["evaluations"] == []
-    assert world.get(f"/api/v1/evaluations?after={2**63 - 1}")["next_after"] == 2**63 - 1
+    assert running_api.get(f"/api/v1/evaluations?after={rest['next_after']}")["evaluations"] == []
+    assert running_api.get(f"/api/v1/evaluations?after={2**63 - 1}")["next_after"] == 2**63 - 1
 
 
 @pytest.mark.parametrize("query", ["after=-1", f"after={2**63}", "after=x", "cursor=1-1", "after=1e3"])
-def test_a_place_that_is_none_is_refused(world: ApiServer, query: str) -> None:
-    assert world.refused("GET", f"/api/v1/evaluations?{query}")[:2] == (400, "invalid_parameter")
+def test_an_invalid_polling_position_is_refused(running_api: ApiServer, query: str) -> None:
+    assert running_api.refused("GET", f"/api/v1/evaluations?{query}")[:2] == (400, "invalid_parameter")
 
 
 # --- rescoring --------------------------------------------------------------------------------------------------------
 
 
-def rescore(world: ApiServer, asked: Run) -> tuple[int, Any]:
-    status, _, body = world.ask("POST", f"{run_path(asked)}/rescore")
+def rescore(running_api: ApiServer, asked: Run) -> tuple[int, Any]:
+    status, _, body = running_api.ask("POST", f"{run_path(asked)}/rescore")
     return status, body
 
 
-def test_a_run_is_judged_once_more_by_the_goldens_of_now(world: ApiServer) -> None:
-    world.store.submit(evaluate(run(), world.goldens))
-    assert rescore(world, run()) == (200, {"changed": False, "run": world.get("/api/v1/runs")["runs"][0]})
-    world.goldens = Goldens([replace(REFUND, tools=REFUND.tools[:1])])
-    status, body = rescore(world, run())
+def test_rescoring_evaluates_a_run_with_the_current_goldens(running_api: ApiServer) -> None:
+    running_api.store.submit(evaluate(run(), running_api.goldens))
+    assert rescore(running_api, run()) == (200, {"changed": False, "run": running_api.get("/api/v1/runs")["runs"][0]})
+    running_api.goldens = Goldens([replace(REFUND, tools=REFUND.tools[:1])])
+    status, body = rescore(running_api, run())
     assert (status, body["changed"], body["run"]["revision"], body["run"]["verdict"]) == (200, True, 2, "pass")
-    assert [each["verdict"] for each in world.get(run_path(run()))["evaluations"]] == ["fail", "pass"]
-    assert rescore(world, run())[1]["changed"] is False
-    world.goldens = Goldens()
-    assert rescore(world, run())[1]["run"]["verdict"] == "not_evaluated"
+    assert [each["verdict"] for each in running_api.get(run_path(run()))["evaluations"]] == ["fail", "pass"]
+    assert rescore(running_api, run())[1]["changed"] is False
+    running_api.goldens = Goldens()
+    assert rescore(running_api, run())[1]["run"]["verdict"] == "not_evaluated"
 
 
-def test_with_the_values_arguments_are_judged_once_more_too(knowing: ApiServer) -> None:
+def test_rescoring_compares_arguments_if_the_store_keeps_them(argument_server: ApiServer) -> None:
     tools = (ToolDefinition("find_order", parameters={"properties": {"order": {"type": "integer"}}}),)
     called = run(tool_calls=(ToolCall("find_order", arguments={"order": "8"}), *CALLS[1:]), available_tools=tools)
-    knowing.goldens = Goldens([STRICT])
-    before = evaluate(called, knowing.goldens)
-    knowing.store.submit(before)
-    assert rescore(knowing, called)[1]["changed"] is False
-    knowing.goldens = Goldens([replace(STRICT, tools=(ExpectedTool("find_order", {"order": 8}), *STRICT.tools[1:]))])
-    status, body = rescore(knowing, called)
+    argument_server.goldens = Goldens([STRICT])
+    before = evaluate(called, argument_server.goldens)
+    argument_server.store.submit(before)
+    assert rescore(argument_server, called)[1]["changed"] is False
+    argument_server.goldens = Goldens(
+        [replace(STRICT, tools=(ExpectedTool("find_order", {"order": 8}), *STRICT.tools[1:]))]
+    )
+    status, body = rescore(argument_server, called)
     assert (status, body["changed"], body["run"]["passed"]) == (200, True, True)
-    again = knowing.store.current_revision(called.run_id)
-    assert again == (2, evaluate(called, knowing.goldens).digest)
+    again = argument_server.store.current_revision(called.run_id)
+    assert again == (2, evaluate(called, argument_server.goldens).digest)
 
 
 FAILED = (ToolCall("find_order", error="KeyError: 7"), *CALLS)
@@ -319,28 +325,28 @@ def unusual(seen: Any) -> float:
         ),
     ],
 )
-def test_a_score_that_would_be_less_well_informed_does_not_replace_one(
-    world: ApiServer, kept: Run, goldens: list[Golden], told: str
+def test_rescoring_is_refused_if_it_needs_values_that_are_not_stored(
+    running_api: ApiServer, kept: Run, goldens: list[Golden], told: str
 ) -> None:
-    world.store.submit(evaluate(kept, REFUND))
-    world.goldens = Goldens(goldens)
-    status, body = rescore(world, kept)
+    running_api.store.submit(evaluate(kept, REFUND))
+    running_api.goldens = Goldens(goldens)
+    status, body = rescore(running_api, kept)
     assert (status, body["error"]["code"]) == (409, "not_kept")
     assert told in body["error"]["message"]
     assert "--keep-arguments" in body["error"]["message"]
-    assert world.store.current_revision(kept.run_id) == (1, evaluate(kept, REFUND).digest)
+    assert running_api.store.current_revision(kept.run_id) == (1, evaluate(kept, REFUND).digest)
 
 
-def test_a_metric_of_somebody_elses_may_look_at_anything(world: ApiServer) -> None:
-    world.rescore = lambda again: evaluate(again, REFUND, metrics=[unusual])
-    world.store.submit(evaluate(run(), REFUND))
-    assert "The metric unusual may use arguments" in rescore(world, run())[1]["error"]["message"]
+def test_rescoring_is_refused_for_a_custom_metric_that_may_use_arguments(running_api: ApiServer) -> None:
+    running_api.rescore = lambda again: evaluate(again, REFUND, metrics=[unusual])
+    running_api.store.submit(evaluate(run(), REFUND))
+    assert "The metric unusual may use arguments" in rescore(running_api, run())[1]["error"]["message"]
 
 
-def test_a_failure_that_nothing_came_after_needs_no_arguments(world: ApiServer) -> None:
+def test_a_failed_call_without_later_calls_is_rescored_without_arguments(running_api: ApiServer) -> None:
     alone = run(tool_calls=FAILED[:1])
-    world.store.submit(evaluate(alone, None))
-    assert rescore(world, alone)[1]["run"]["golden_id"] == "refund"
+    running_api.store.submit(evaluate(alone, None))
+    assert rescore(running_api, alone)[1]["run"]["golden_id"] == "refund"
 
 
 @pytest.mark.parametrize(
@@ -356,113 +362,115 @@ def test_a_failure_that_nothing_came_after_needs_no_arguments(world: ApiServer) 
         pytest.param(run(input="x" * 2001), [REFUND], "Only the first 2000 characters of the input", id="long"),
     ],
 )
-def test_what_no_store_keeps_decides_nothing(knowing: ApiServer, kept: Run, goldens: list[Golden], told: str) -> None:
-    knowing.goldens = Goldens(goldens)
-    knowing.store.submit(evaluate(kept, knowing.goldens))
-    status, body = rescore(knowing, kept)
+def test_rescoring_is_refused_if_it_needs_a_value_that_no_store_keeps(
+    argument_server: ApiServer, kept: Run, goldens: list[Golden], told: str
+) -> None:
+    argument_server.goldens = Goldens(goldens)
+    argument_server.store.submit(evaluate(kept, argument_server.goldens))
+    status, body = rescore(argument_server, kept)
     assert (status, body["error"]["code"]) == (409, "not_kept")
     assert told in body["error"]["message"]
 
 
 @pytest.mark.parametrize("look", [len, list])
-def test_metrics_that_look_at_all_attributes_look_at_what_no_store_keeps(
-    knowing: ApiServer, look: Callable[[Any], Any]
+def test_rescoring_is_refused_for_a_metric_that_reads_all_attributes(
+    argument_server: ApiServer, look: Callable[[Any], Any]
 ) -> None:
     def of_attributes(seen: Any) -> float:
         return float(not look(seen.run.attributes))
 
-    knowing.rescore = lambda again: evaluate(again, REFUND, metrics=[of_attributes])
-    knowing.store.submit(evaluate(run(), REFUND))
-    assert "use the attribute * of" in rescore(knowing, run())[1]["error"]["message"]
+    argument_server.rescore = lambda again: evaluate(again, REFUND, metrics=[of_attributes])
+    argument_server.store.submit(evaluate(run(), REFUND))
+    assert "use the attribute * of" in rescore(argument_server, run())[1]["error"]["message"]
 
 
-def test_a_long_input_does_not_matter_where_the_run_names_its_golden(world: ApiServer) -> None:
+def test_a_run_with_a_truncated_input_is_rescored_if_it_names_its_golden(running_api: ApiServer) -> None:
     long = run(input="x" * 3000, golden_id="refund")
-    world.store.submit(evaluate(long, None))
-    assert rescore(world, long)[1]["run"]["golden_id"] == "refund"
+    running_api.store.submit(evaluate(long, None))
+    assert rescore(running_api, long)[1]["run"]["golden_id"] == "refund"
 
 
-def test_a_run_that_was_stored_by_an_older_version_is_left_as_it_is(world: ApiServer) -> None:
-    with closing(sqlite3.connect(world.store.path)) as other:
-        world.store.submit(evaluate(run(), REFUND))
+def test_a_run_that_an_older_version_stored_is_not_rescored(running_api: ApiServer) -> None:
+    with closing(sqlite3.connect(running_api.store.path)) as other:
+        running_api.store.submit(evaluate(run(), REFUND))
         other.execute("UPDATE evaluations SET document = json_remove(document, '$.states_expectations')")
         other.commit()
-    assert "An older goldspan stored this run" in rescore(world, run())[1]["error"]["message"]
+    assert "An older goldspan stored this run" in rescore(running_api, run())[1]["error"]["message"]
 
 
-def test_what_was_judged_without_the_values_lacks_them_although_values_are_kept_now(path: Path) -> None:
+def test_a_run_stored_without_arguments_lacks_them_after_keep_arguments_is_enabled(path: Path) -> None:
     with open_store(path) as before:
         before.submit(evaluate(run(), None))
-    with open_store(path, keep_arguments=True) as store, serving(ApiServer(store, Goldens([REFUND]))) as world:
-        assert rescore(world, run())[1]["changed"] is True
-        world.goldens = Goldens([STRICT])
-        assert rescore(world, run())[0] == 409
+    with open_store(path, keep_arguments=True) as store, serving(ApiServer(store, Goldens([REFUND]))) as running_api:
+        assert rescore(running_api, run())[1]["changed"] is True
+        running_api.goldens = Goldens([STRICT])
+        assert rescore(running_api, run())[0] == 409
 
 
-def test_what_became_known_meanwhile_is_not_replaced(world: ApiServer) -> None:
-    world.store.submit(evaluate(run(), None))
+def test_rescoring_does_not_replace_a_revision_that_is_stored_meanwhile(running_api: ApiServer) -> None:
+    running_api.store.submit(evaluate(run(), None))
     late = replace(evaluate(run(tool_calls=CALLS), None), revision=2)
 
     def meanwhile(again: Run) -> Evaluation:
-        world.store.submit(late)
+        running_api.store.submit(late)
         return evaluate(again, REFUND)
 
-    world.rescore = meanwhile
-    status, body = rescore(world, run())
+    running_api.rescore = meanwhile
+    status, body = rescore(running_api, run())
     assert (status, body["error"]["code"]) == (409, "changed_meanwhile")
-    assert world.store.current_revision(run().run_id) == (2, late.digest)
-    world.rescore = None
-    assert rescore(world, run())[1]["run"]["revision"] == 3
+    assert running_api.store.current_revision(run().run_id) == (2, late.digest)
+    running_api.rescore = None
+    assert rescore(running_api, run())[1]["run"]["revision"] == 3
 
 
 # --- deletions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_is_deleted_forgotten_and_not_stored_again(world: ApiServer) -> None:
+def test_a_deleted_trace_is_dropped_from_memory_and_not_stored_again(running_api: ApiServer) -> None:
     joined = replace(run(2), trace_ids=(*run(2).trace_ids, *run(1).trace_ids))
-    world.store.submit_many([evaluate(run(1), None), evaluate(joined, None), evaluate(run(3), None)])
+    running_api.store.submit_many([evaluate(run(1), None), evaluate(joined, None), evaluate(run(3), None)])
     path = f"/api/v1/traces/{run(1).trace_ids[0].upper()}"
-    assert world.ask("DELETE", path)[::2] == (200, {"deleted": 2})
-    assert world.forgotten == [run(1).trace_ids[0]]
-    world.store.submit(replace(evaluate(run(1), None), revision=2))
-    assert ids(world.get("/api/v1/runs")) == [run(3).run_id]
-    assert world.ask("DELETE", path)[::2] == (200, {"deleted": 0})
+    assert running_api.ask("DELETE", path)[::2] == (200, {"deleted": 2})
+    assert running_api.forgotten == [run(1).trace_ids[0]]
+    running_api.store.submit(replace(evaluate(run(1), None), revision=2))
+    assert ids(running_api.get("/api/v1/runs")) == [run(3).run_id]
+    assert running_api.ask("DELETE", path)[::2] == (200, {"deleted": 0})
 
 
 @pytest.mark.parametrize("trace_id", ["abc", "a" * 33, "g" * 32, "a" * 31 + "%0A", "٣" * 32, "%ff" * 32])
-def test_what_is_no_trace_id_deletes_nothing(world: ApiServer, trace_id: str) -> None:
+def test_an_invalid_trace_id_is_refused_and_deletes_nothing(running_api: ApiServer, trace_id: str) -> None:
     path = f"/api/v1/traces/{quote(trace_id, safe='%')}"
-    assert world.refused("DELETE", path)[:2] == (400, "invalid_parameter")
-    assert world.forgotten == []
+    assert running_api.refused("DELETE", path)[:2] == (400, "invalid_parameter")
+    assert running_api.forgotten == []
 
 
 # --- an unavailable store ---------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_is_locked_is_asked_again_later_and_can_be_read_meanwhile(
+def test_a_locked_store_answers_deletions_with_503_and_can_still_be_read(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
         open_store(path, timeout=0.05) as store,
-        serving(ApiServer(store)) as world,
+        serving(ApiServer(store)) as running_api,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
         store.submit(evaluate(run(), None))
         other.execute("BEGIN IMMEDIATE")
         asked = f"/api/v1/traces/{'a' * 32}"
-        status, headers, body = world.ask("DELETE", asked)
+        status, headers, body = running_api.ask("DELETE", asked)
         assert (status, body["error"]["code"]) == (503, "unavailable")
         assert int(headers["retry-after"]) > 0
         assert str(path) not in body["error"]["message"]
         assert f"{path}: another process holds a lock on it" in caplog.text
-        assert len(world.get("/api/v1/runs")["runs"]) == 1
+        assert len(running_api.get("/api/v1/runs")["runs"]) == 1
         other.execute("ROLLBACK")
-        assert world.ask("DELETE", asked)[0] == 200
+        assert running_api.ask("DELETE", asked)[0] == 200
 
 
-def test_while_requests_wait_for_the_store_others_are_answered(world: ApiServer) -> None:
+def test_requests_are_answered_while_others_wait_for_the_store(running_api: ApiServer) -> None:
     """All slots but one wait: the event loop and the last slot serve the other requests."""
-    world.store.submit(evaluate(run(), None))
+    running_api.store.submit(evaluate(run(), None))
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def slow(again: Run) -> Evaluation:
@@ -470,19 +478,19 @@ def test_while_requests_wait_for_the_store_others_are_answered(world: ApiServer)
         assert go_on.wait(60)
         return evaluate(again, None)
 
-    world.rescore = slow
+    running_api.rescore = slow
     waiting = [
-        threading.Thread(target=rescore, args=(world, run())) for _ in range(api.MAX_CONCURRENT_API_REQUESTS - 1)
+        threading.Thread(target=rescore, args=(running_api, run())) for _ in range(api.MAX_CONCURRENT_API_REQUESTS - 1)
     ]
     for thread in waiting:
         thread.start()
     assert all(begun.acquire(timeout=60) for _ in waiting)
-    assert ids(world.get("/api/v1/runs")) == [run().run_id]
+    assert ids(running_api.get("/api/v1/runs")) == [run().run_id]
     go_on.set()
     for thread in waiting:
         thread.join()
 
 
-def test_the_body_of_a_request_that_needs_none_is_passed_over(world: ApiServer) -> None:
-    world.store.submit(evaluate(run(), None))
-    assert world.ask("POST", f"{run_path(run())}/rescore", b"{}" * 1000)[0] == 200
+def test_a_body_that_a_request_does_not_need_is_ignored(running_api: ApiServer) -> None:
+    running_api.store.submit(evaluate(run(), None))
+    assert running_api.ask("POST", f"{run_path(run())}/rescore", b"{}" * 1000)[0] == 200

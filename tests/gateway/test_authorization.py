@@ -28,7 +28,7 @@ def status(authority: Authorizer, path: str, *headers: tuple[str, str]) -> int:
     return 200 if refused is None else refused.http_status
 
 
-def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
+def bearer_header(token: str, scheme: str = "Bearer") -> tuple[str, str]:
     return "authorization", f"{scheme} {token}"
 
 
@@ -58,7 +58,7 @@ def bearing(token: str, scheme: str = "Bearer") -> tuple[str, str]:
         ("/readyz", None),
     ],
 )
-def test_sending_needs_one_right_and_everything_else_but_probes_the_other(path: str, right: str | None) -> None:
+def test_export_paths_need_ingest_and_other_paths_need_read_unless_public(path: str, right: str | None) -> None:
     assert required_permission(path) == right
 
 
@@ -76,107 +76,107 @@ def test_sending_needs_one_right_and_everything_else_but_probes_the_other(path: 
         ("", ""),
     ],
 )
-def test_a_host_is_compared_without_its_port(header: str, host: str) -> None:
+def test_a_host_is_normalized_and_compared_without_its_port(header: str, host: str) -> None:
     assert host_without_port(header) == host
 
 
-def test_without_tokens_everybody_may_do_everything() -> None:
+def test_without_tokens_every_request_is_authorized() -> None:
     assert status(Authorizer(), TRACES) == status(Authorizer(), RUNS) == 200
     assert not Authorizer().requires_token
     assert GUARDED.requires_token
 
 
-def test_each_token_of_a_right_gives_that_right() -> None:
-    assert [status(GUARDED, TRACES, bearing(token)) for token in ("in-1", "in-2")] == [200, 200]
-    assert [status(GUARDED, EXPORT, bearing(token)) for token in ("in-1", "in-2")] == [200, 200]
-    assert status(GUARDED, RUNS, bearing("out-1")) == 200
+def test_each_token_of_a_permission_grants_that_permission() -> None:
+    assert [status(GUARDED, TRACES, bearer_header(token)) for token in ("in-1", "in-2")] == [200, 200]
+    assert [status(GUARDED, EXPORT, bearer_header(token)) for token in ("in-1", "in-2")] == [200, 200]
+    assert status(GUARDED, RUNS, bearer_header("out-1")) == 200
 
 
-def test_no_token_gives_the_other_right() -> None:
-    assert status(GUARDED, RUNS, bearing("in-1")) == 403
-    assert status(GUARDED, TRACES, bearing("out-1")) == 403
+def test_a_token_does_not_grant_the_other_permission() -> None:
+    assert status(GUARDED, RUNS, bearer_header("in-1")) == 403
+    assert status(GUARDED, TRACES, bearer_header("out-1")) == 403
 
 
-def test_a_token_of_both_rights_gives_both() -> None:
+def test_a_token_listed_for_both_permissions_grants_both() -> None:
     both = Authorizer(ingest_tokens=("t",), read_tokens=("t",))
-    assert status(both, TRACES, bearing("t")) == status(both, RUNS, bearing("t")) == 200
+    assert status(both, TRACES, bearer_header("t")) == status(both, RUNS, bearer_header("t")) == 200
 
 
-def test_a_right_without_tokens_is_nobodys_where_the_other_has_some() -> None:
+def test_a_permission_without_tokens_is_denied_if_the_other_has_tokens() -> None:
     ingest_only = Authorizer(ingest_tokens=("t",))
     assert status(ingest_only, RUNS) == 401
-    assert status(ingest_only, RUNS, bearing("t")) == 403
+    assert status(ingest_only, RUNS, bearer_header("t")) == 403
 
 
 @pytest.mark.parametrize(
     "headers",
     [
         [],
-        [bearing("in-3")],
-        [bearing("")],
-        [bearing("   ")],
-        [bearing("in-1", "Basic")],
-        [bearing("in-1", "")],
+        [bearer_header("in-3")],
+        [bearer_header("")],
+        [bearer_header("   ")],
+        [bearer_header("in-1", "Basic")],
+        [bearer_header("in-1", "")],
         [("authorization", "in-1")],
         [("authorization", "Bearer")],
         [("authorization", "Bearerin-1")],
-        [bearing("IN-1")],
-        [bearing("in-1 x")],
-        [bearing("in-1"), bearing("in-1")],
+        [bearer_header("IN-1")],
+        [bearer_header("in-1 x")],
+        [bearer_header("in-1"), bearer_header("in-1")],
         [("authorization", "Bearer in-1, Bearer in-2")],
         [("authorization", "Bearer \xff\xfe")],
         [("x-authorization", "Bearer in-1")],
         [("cookie", "authorization=Bearer in-1")],
     ],
 )
-def test_what_is_no_known_token_is_answered_401(headers: list[tuple[str, str]]) -> None:
+def test_a_missing_malformed_or_unknown_token_is_answered_401(headers: list[tuple[str, str]]) -> None:
     assert status(GUARDED, TRACES, *headers) == 401
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer", "Bearer "])
-def test_the_scheme_is_read_whatever_its_letters(scheme: str) -> None:
-    assert status(GUARDED, TRACES, bearing("in-1", scheme)) == 200
+def test_the_authorization_scheme_is_case_insensitive(scheme: str) -> None:
+    assert status(GUARDED, TRACES, bearer_header("in-1", scheme)) == 200
 
 
-def test_tokens_are_in_no_text_of_an_authority() -> None:
+def test_the_repr_of_an_authorizer_contains_no_token() -> None:
     assert "in-1" not in repr(GUARDED)
     assert "out-1" not in repr(GUARDED)
 
 
-def test_a_token_in_any_alphabet_is_compared_as_it_is_sent() -> None:
+def test_a_token_outside_ascii_is_compared_as_utf_8() -> None:
     greek = Authorizer(ingest_tokens=("σύμβολο",))
     sent = "Bearer σύμβολο".encode().decode("latin-1")
     assert status(greek, TRACES, ("authorization", sent)) == 200
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:4318", "127.0.0.1:1", "[::1]:4318", "LOCALHOST"])
-def test_on_the_loopback_its_own_names_are_let_in(host: str) -> None:
+def test_loopback_host_names_are_accepted_on_the_loopback_interface(host: str) -> None:
     assert status(LOCAL, RUNS, ("host", host)) == status(LOCAL, TRACES, ("host", host)) == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "[::2]"])
-def test_a_name_that_was_bound_to_this_machine_is_not(host: str) -> None:
+def test_other_host_names_are_refused_on_the_loopback_interface(host: str) -> None:
     assert status(LOCAL, RUNS, ("host", host)) == status(LOCAL, TRACES, ("host", host)) == 403
 
 
-def test_a_request_has_exactly_one_host() -> None:
+def test_a_request_without_exactly_one_host_header_is_answered_400() -> None:
     assert status(LOCAL, RUNS) == 400
     assert status(LOCAL, RUNS, ("host", "localhost"), ("host", "localhost")) == 400
 
 
-def test_hosts_may_be_added_and_are_no_matter_where_none_are_listed() -> None:
+def test_allowed_hosts_can_be_added_and_an_empty_list_allows_every_host() -> None:
     named = Authorizer(allowed_hosts=(*LOOPBACK_HOSTS, "Gateway.Example:4318"))
     assert status(named, RUNS, ("host", "gateway.example")) == 200
     assert status(Authorizer(), RUNS, ("host", "whatever.example")) == 200
 
 
-def test_calls_over_grpc_show_no_host_and_need_none() -> None:
+def test_grpc_calls_need_no_host_header() -> None:
     assert status(LOCAL, EXPORT) == 200
     assert LOCAL.refusal_for("/unknown.Service/Method", [], is_grpc=True) is None
     assert LOCAL.refusal_for(EXPORT, []) is not None
 
 
-def test_probes_need_neither_token_nor_host() -> None:
+def test_probes_need_neither_a_token_nor_an_allowed_host() -> None:
     strict = Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     assert status(strict, "/healthz", ("host", "10.0.0.7:4318"), ("origin", "https://evil.example")) == 200
 
@@ -196,26 +196,26 @@ def test_probes_need_neither_token_nor_host() -> None:
         ("localhost:4318", 403),
     ],
 )
-def test_pages_of_others_may_do_nothing(origin: str, expected: int) -> None:
+def test_only_the_own_origin_and_allowed_origins_are_accepted(origin: str, expected: int) -> None:
     authority = Authorizer(allowed_hosts=LOOPBACK_HOSTS, allowed_origins=("https://Grafana.example/",))
     headers = [("host", "localhost:4318"), ("origin", origin)]
     assert status(authority, RUNS, *headers) == status(authority, TRACES, *headers) == expected
 
 
-def test_a_page_needs_a_host_to_be_of_the_same_and_one_origin() -> None:
+def test_an_origin_is_accepted_only_once_and_only_if_it_matches_the_host() -> None:
     assert status(Authorizer(), TRACES, ("origin", "http://localhost")) == 403
     same = ("origin", "http://localhost")
     assert status(Authorizer(), TRACES, ("host", "localhost"), same, same) == 403
     assert status(Authorizer(), EXPORT, ("origin", "https://evil.example")) == 403
 
 
-def test_pages_of_others_learn_nothing_about_tokens() -> None:
-    evil = [("host", "evil.example"), bearing("wrong")]
+def test_a_wrong_host_is_refused_before_the_token_is_checked() -> None:
+    evil = [("host", "evil.example"), bearer_header("wrong")]
     guarded = Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     assert status(guarded, TRACES, *evil) == 403
 
 
-def test_what_was_sent_is_quoted_short_and_printable() -> None:
+def test_a_refusal_quotes_the_request_short_and_printable() -> None:
     refused = LOCAL.refusal_for(RUNS, [(b"host", b"\x1b[31m" + b"x" * 1_000)])
     assert refused is not None
     assert "\x1b" not in refused.message
@@ -232,30 +232,30 @@ def cookie_for(authority: Authorizer, token: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/1", "/goldens", "/uncovered", "/news", "/trend", "/nowhere", "/apiary"])
-def test_a_page_may_be_read_with_a_cookie(path: str) -> None:
+def test_browser_pages_can_be_read_with_a_session_cookie(path: str) -> None:
     assert is_browser_page(path)
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 200
 
 
 @pytest.mark.parametrize("path", [RUNS, "/api/", "/metrics", TRACES, EXPORT])
-def test_what_is_for_programs_is_not(path: str) -> None:
+def test_paths_for_programs_do_not_accept_a_session_cookie(path: str) -> None:
     assert not is_browser_page(path)
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 401
 
 
-def test_only_a_token_that_may_read_makes_a_cookie() -> None:
+def test_only_a_read_token_gets_a_session_cookie() -> None:
     assert [GUARDED.session_cookie_for(token) for token in ("in-1", "in-2", "out-2", "", " ")] == [None] * 5
     assert Authorizer().session_cookie_for("") is None
     assert Authorizer(ingest_tokens=("t",)).session_cookie_for("t") is None
 
 
-def test_a_cookie_is_as_good_as_its_token() -> None:
+def test_a_session_cookie_is_valid_as_long_as_its_token() -> None:
     before = cookie_for(Authorizer(read_tokens=("old", "new")), "old")
     assert status(Authorizer(read_tokens=("old", "new")), "/", before) == 200
     assert status(Authorizer(read_tokens=("new",)), "/", before) == 401
 
 
-def test_the_entrance_is_open_to_whoever_comes_from_here() -> None:
+def test_login_paths_need_no_token_but_an_allowed_host_and_origin() -> None:
     guarded = Authorizer(read_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS)
     for path in ("/enter", "/leave", "/assets/page.css", "/favicon.ico"):
         assert is_login_path(path)

@@ -121,15 +121,15 @@ def http() -> Iterator[HttpBackEnd]:
         yield back
 
 
-def some(count: int, first: int = 0) -> list[bytes]:
+def trace_bodies(count: int, first: int = 0) -> list[bytes]:
     return [traces(f"span {number}") for number in range(first, first + count)]
 
 
 # --- requests are unchanged -------------------------------------------------------------------------------------------
 
 
-def test_each_signal_arrives_byte_for_byte(bench: Bench, back: BackEnd) -> None:
-    bodies = some(100)
+def test_each_signal_is_exported_byte_for_byte(bench: Bench, back: BackEnd) -> None:
+    bodies = trace_bodies(100)
     bench.put(*bodies)
     bench.put(b"\x0a\x02\x12\x00", signal="logs", origin="result")
     last = bench.put(b"\x0a\x02\x12\x00\x0a\x00", signal="metrics")
@@ -157,39 +157,39 @@ def test_each_signal_arrives_byte_for_byte(bench: Bench, back: BackEnd) -> None:
     }
 
 
-def test_what_comes_later_is_sent_too(bench: Bench, back: BackEnd) -> None:
+def test_entries_that_arrive_later_are_exported(bench: Bench, back: BackEnd) -> None:
     forwarder = bench.forward(back.url)
     assert forwarder.status()["reachable"] is None
     for number in range(3):
-        bench.put(*some(1, number))
+        bench.put(*trace_bodies(1, number))
         until(lambda number=number: len(back.taken) == number + 1)  # type: ignore[misc]
 
 
-def test_connections_are_kept(bench: Bench, http: HttpBackEnd) -> None:
-    bench.put(*some(200))
+def test_connections_are_reused(bench: Bench, http: HttpBackEnd) -> None:
+    bench.put(*trace_bodies(200))
     bench.forward({"endpoint": http.url, "signals": "traces"})
     until(lambda: len(http.taken) == 200)
     assert http.connections <= backend_exporter.MAX_CONCURRENT_REQUESTS
 
 
-def test_a_path_stays_before_what_is_appended(bench: Bench, http: HttpBackEnd) -> None:
-    bench.put(*some(1))
+def test_the_signal_path_is_appended_to_the_path_of_the_endpoint(bench: Bench, http: HttpBackEnd) -> None:
+    bench.put(*trace_bodies(1))
     bench.forward(f"{http.url}/otlp/")
     until(lambda: http.taken)
     assert http.taken[0].path == "/otlp/v1/traces"
     assert http.taken[0].headers["content-type"] == "application/x-protobuf"
 
 
-def test_headers_are_sent(bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_headers_are_sent(bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "open-sesame\n")
-    bench.put(*some(1))
+    bench.put(*trace_bodies(1))
     bench.forward({"endpoint": back.url, "headers": {"Authorization": "Bearer ${TOKEN}", "X-Team": "a b"}})
     until(lambda: back.taken)
     assert back.taken[0].headers["authorization"] == "Bearer open-sesame"
     assert back.taken[0].headers["x-team"] == "a b"
 
 
-def test_bodies_are_compressed_where_that_is_wanted(bench: Bench, back: BackEnd) -> None:
+def test_bodies_are_compressed_if_configured(bench: Bench, back: BackEnd) -> None:
     bodies = [traces("span " + "x" * 1_000)]
     bench.put(*bodies)
     bench.forward({"endpoint": back.url, "compression": "gzip"})
@@ -199,18 +199,18 @@ def test_bodies_are_compressed_where_that_is_wanted(bench: Bench, back: BackEnd)
         assert back.taken[0].headers["content-encoding"] == "gzip"
 
 
-def test_only_what_is_wanted_is_sent_and_the_rest_is_passed_over(bench: Bench, back: BackEnd) -> None:
-    bench.put(*some(40), origin="held")
+def test_held_entries_and_unselected_signals_are_skipped(bench: Bench, back: BackEnd) -> None:
+    bench.put(*trace_bodies(40), origin="held")
     bench.put(b"\x0a\x00", signal="logs")
-    bench.put(*some(1, 100))
-    last = bench.put(*some(40, 200), origin="held")
+    bench.put(*trace_bodies(1, 100))
+    last = bench.put(*trace_bodies(40, 200), origin="held")
     forwarder = bench.forward({"endpoint": back.url, "signals": ["traces"]})
     until(lambda: bench.cursor(forwarder) == last)
-    assert back.bodies() == some(1, 100)
+    assert back.bodies() == trace_bodies(1, 100)
     assert [request.signal for request in back.requests] == ["traces"]
 
 
-def test_json_goes_to_http_as_it_is(bench: Bench, http: HttpBackEnd) -> None:
+def test_json_is_exported_over_http_unchanged(bench: Bench, http: HttpBackEnd) -> None:
     bench.put(JSON_TRACES, media="json")
     bench.forward(http.url)
     until(lambda: http.taken)
@@ -218,23 +218,23 @@ def test_json_goes_to_http_as_it_is(bench: Bench, http: HttpBackEnd) -> None:
     assert http.taken[0].headers["content-type"] == "application/json"
 
 
-def test_json_goes_to_grpc_in_protobuf(bench: Bench) -> None:
+def test_json_is_converted_to_protobuf_for_grpc(bench: Bench) -> None:
     with running(GrpcBackEnd()) as back:
         bench.put(JSON_TRACES, b"no JSON", media="json")
-        last = bench.put(*some(1))
+        last = bench.put(*trace_bodies(1))
         forwarder = bench.forward(back.url)
         until(lambda: bench.cursor(forwarder) == last)
         assert sorted(map(span_names, back.bodies())) == [["json"], ["span 0"]]
         assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
 
 
-def test_json_that_a_back_end_does_not_know_is_sent_in_protobuf(bench: Bench, http: HttpBackEnd) -> None:
+def test_json_that_a_back_end_does_not_support_is_converted_to_protobuf(bench: Bench, http: HttpBackEnd) -> None:
     def behave(request: Request) -> Answer:
         return Answer(415) if request.headers["content-type"] == "application/json" else TAKE
 
     http.behave = behave
     bench.put(JSON_TRACES, b"{", media="json")
-    last = bench.put(*some(1))
+    last = bench.put(*trace_bodies(1))
     forwarder = bench.forward(http.url)
     until(lambda: bench.cursor(forwarder) == last)
     assert sorted(map(span_names, http.bodies())) == [["json"], ["span 0"]]
@@ -244,10 +244,10 @@ def test_json_that_a_back_end_does_not_know_is_sent_in_protobuf(bench: Bench, ht
 # --- concurrency, order, at least once --------------------------------------------------------------------------------
 
 
-def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: BackEnd) -> None:
+def test_concurrent_requests_are_limited(bench: Bench, back: BackEnd) -> None:
     gate = Gate()
     back.behave = gate
-    last = bench.put(*some(50))
+    last = bench.put(*trace_bodies(50))
     forwarder = bench.forward(back.url)
     until(lambda: len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS)
     time.sleep(0.2)  # further requests would arrive now
@@ -255,11 +255,11 @@ def test_several_requests_are_under_way_at_once_and_no_more(bench: Bench, back: 
     assert bench.cursor(forwarder) == 0
     gate.open()
     until(lambda: bench.cursor(forwarder) == last)
-    assert Counter(back.bodies()) == Counter(some(50))
+    assert Counter(back.bodies()) == Counter(trace_bodies(50))
 
 
-def test_the_cursor_stays_before_what_is_not_settled(bench: Bench, back: BackEnd) -> None:
-    bodies = some(50)
+def test_the_cursor_stays_before_the_first_unsettled_entry(bench: Bench, back: BackEnd) -> None:
+    bodies = trace_bodies(50)
     gate = Gate()
     back.behave = lambda request: gate(request) if request.body == bodies[10] else TAKE
     last = bench.put(*bodies)
@@ -276,8 +276,8 @@ def test_the_cursor_stays_before_what_is_not_settled(bench: Bench, back: BackEnd
 
 
 @pytest.mark.e2e
-def test_a_forwarder_that_is_stopped_and_started_again_goes_on_where_it_was(bench: Bench, back: BackEnd) -> None:
-    bodies = some(300)
+def test_a_restarted_exporter_continues_at_its_cursor(bench: Bench, back: BackEnd) -> None:
+    bodies = trace_bodies(300)
     bench.put(*bodies[:200])
     for _ in range(5):
         forwarder = bench.forward(back.url)
@@ -290,27 +290,27 @@ def test_a_forwarder_that_is_stopped_and_started_again_goes_on_where_it_was(benc
     assert Counter(back.bodies()) == Counter(bodies)
 
 
-def test_a_stop_sends_everything_that_is_there(bench: Bench, back: BackEnd) -> None:
+def test_stopping_exports_every_pending_entry(bench: Bench, back: BackEnd) -> None:
     forwarder = bench.forward(back.url)
-    last = bench.put(*some(100))
+    last = bench.put(*trace_bodies(100))
     forwarder.stop(60)
-    assert Counter(back.bodies()) == Counter(some(100))
+    assert Counter(back.bodies()) == Counter(trace_bodies(100))
     assert bench.cursor(forwarder) == last
 
 
-def test_a_stop_does_not_wait_for_a_back_end_that_is_gone(bench: Bench, back: BackEnd) -> None:
+def test_stopping_does_not_wait_for_an_unavailable_back_end(bench: Bench, back: BackEnd) -> None:
     back.behave = lambda _: BUSY
-    bench.put(*some(10))
+    bench.put(*trace_bodies(10))
     forwarder = bench.forward(back.url, chance=lambda: 1_000.0)
     until(lambda: back.requests)
     forwarder.stop(300)  # longer than a test takes
     assert bench.cursor(forwarder) == 0
 
 
-def test_a_stop_leaves_what_hangs(bench: Bench, back: BackEnd) -> None:
+def test_stopping_abandons_requests_that_hang(bench: Bench, back: BackEnd) -> None:
     gate = Gate()
     back.behave = gate
-    bench.put(*some(10))
+    bench.put(*trace_bodies(10))
     forwarder = bench.forward(back.url)
     until(lambda: len(back.requests) == backend_exporter.MAX_CONCURRENT_REQUESTS)
     forwarder.stop(0.1)
@@ -318,7 +318,7 @@ def test_a_stop_leaves_what_hangs(bench: Bench, back: BackEnd) -> None:
     assert bench.cursor(forwarder) == 0
 
 
-def test_one_that_was_never_started_can_be_stopped(bench: Bench) -> None:
+def test_an_exporter_that_was_never_started_can_be_stopped(bench: Bench) -> None:
     BackendExporter(backends.Backend.parse("http://localhost:1"), bench.journal, bench.counting).stop(1)
 
 
@@ -326,34 +326,34 @@ def test_one_that_was_never_started_can_be_stopped(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("answer", [BUSY, HALF, Answer(502, "ABORTED"), Answer(504, "DATA_LOSS")])
-def test_what_fails_is_sent_again_and_nothing_is_lost(bench: Bench, back: BackEnd, answer: Answer) -> None:
+def test_failed_requests_are_retried_and_nothing_is_lost(bench: Bench, back: BackEnd, answer: Answer) -> None:
     back.script.extend([answer] * 12)
-    last = bench.put(*some(30))
+    last = bench.put(*trace_bodies(30))
     forwarder = bench.forward(back.url)
     until(lambda: bench.cursor(forwarder) == last)
-    assert set(back.bodies()) == set(some(30))
+    assert set(back.bodies()) == set(trace_bodies(30))
     assert len(back.requests) == 42
     assert sum(bench.counted(semconv.GATEWAY_FORWARD_RETRIES, "backend").values()) == 12
     assert bench.counted(semconv.GATEWAY_FORWARD_REJECTED) == {}
 
 
-def test_a_back_end_that_hangs_is_asked_again(bench: Bench, back: BackEnd) -> None:
+def test_requests_that_time_out_are_retried(bench: Bench, back: BackEnd) -> None:
     gate = Gate()
     back.behave = gate
-    last = bench.put(*some(10))
+    last = bench.put(*trace_bodies(10))
     forwarder = bench.forward({"endpoint": back.url, "timeout_seconds": 0.2})
     until(lambda: len(back.requests) > backend_exporter.MAX_CONCURRENT_REQUESTS)
     assert forwarder.status()["reachable"] is False
     back.behave = lambda _: TAKE
     gate.open()
     until(lambda: bench.cursor(forwarder) == last)
-    assert set(back.bodies()) == set(some(10))
+    assert set(back.bodies()) == set(trace_bodies(10))
 
 
-def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
+def test_a_back_end_receives_every_entry_after_an_outage(
     bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bodies = some(60)
+    bodies = trace_bodies(60)
     bench.put(*bodies[:20])
     forwarder = bench.forward(back.url)
     until(lambda: len(back.taken) == 20)
@@ -374,7 +374,7 @@ def test_a_back_end_that_goes_away_and_comes_back_gets_everything(
     assert len(told) <= 10  # each kind of failure once per outage
 
 
-def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(bench: Bench) -> None:
+def test_an_unavailable_back_end_gets_one_request_at_a_time(bench: Bench) -> None:
     with running(HttpBackEnd()) as back:
         at_once: list[int] = []
         flying = [0]
@@ -387,13 +387,13 @@ def test_a_back_end_that_is_gone_is_asked_by_one_request_at_a_time_with_pauses(b
             return BUSY
 
         back.behave = refuse
-        bench.put(*some(100))
+        bench.put(*trace_bodies(100))
         bench.forward(back.url)
         until(lambda: len(at_once) >= 12)
         assert set(at_once[backend_exporter.MAX_CONCURRENT_REQUESTS :]) == {1}
 
 
-def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_for_an_unavailable_back_end_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing_requests, "MAX_QUEUE_BYTES", 50_000)
     monkeypatch.setattr(backend_exporter, "READ_BYTES", 10_000)
     with running(HttpBackEnd()) as back:
@@ -409,11 +409,11 @@ def test_what_is_held_for_a_back_end_that_is_gone_is_bounded(bench: Bench, monke
         assert deliveries._queue.queued_bytes == 0
 
 
-def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
+def test_the_number_of_entries_exported_ahead_of_an_unsettled_one_is_limited(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outgoing_requests, "MAX_ENTRIES_AHEAD", 40)
-    bodies = some(200)
+    bodies = trace_bodies(200)
     gate = Gate()
     back.behave = lambda request: gate(request) if request.body == bodies[3] else TAKE
     last = bench.put(*bodies)
@@ -425,13 +425,13 @@ def test_after_many_entries_the_first_that_is_not_settled_is_waited_for(
     until(lambda: bench.cursor(forwarder) == last)
 
 
-def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
+def test_a_request_that_always_fails_is_rejected_and_does_not_block_others(
     bench: Bench, back: BackEnd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(outgoing_requests, "POISON_STRIKES", 6)
     monkeypatch.setattr(outgoing_requests, "POISON_ACCEPTED_REQUESTS", 100)
     monkeypatch.setattr(outgoing_requests, "MAX_ENTRIES_AHEAD", 150)
-    bodies = some(300)
+    bodies = trace_bodies(300)
     back.behave = lambda request: UNKNOWN_TOKEN if request.body == bodies[5] else TAKE  # as a firewall may do
     last = bench.put(*bodies)
     forwarder = bench.forward(back.url, chance=lambda: 0.001)
@@ -446,7 +446,7 @@ def test_one_request_that_always_fails_does_not_hold_up_the_others_for_ever(
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("when", ["seconds", "date", "grpc"])
-def test_a_back_end_that_says_when_is_left_alone_until_then(bench: Bench, when: str) -> None:
+def test_retry_after_delays_the_next_request(bench: Bench, when: str) -> None:
     with running(GrpcBackEnd() if when == "grpc" else HttpBackEnd()) as back:
         moments: list[float] = []
 
@@ -458,19 +458,19 @@ def test_a_back_end_that_says_when_is_left_alone_until_then(bench: Bench, when: 
             return Answer(429, "RESOURCE_EXHAUSTED", headers={"Retry-After": after}, retry_seconds=2)
 
         back.behave = busy_at_first
-        bench.put(*some(1))
+        bench.put(*trace_bodies(1))
         forwarder = bench.forward(back.url)
         until(lambda: len(moments) == 1 and forwarder.status()["error"])
         assert forwarder.status()["reachable"] is True
-        bench.put(*some(3, 1))
+        bench.put(*trace_bodies(3, 1))
         until(lambda: len(back.taken) == 4)
         assert moments[1] - moments[0] > 1.9
 
 
-def test_exhaustion_is_final_where_nobody_says_when_it_ends(bench: Bench) -> None:
+def test_resource_exhausted_without_retry_info_is_permanent(bench: Bench) -> None:
     with running(GrpcBackEnd()) as back:
         back.script.append(Answer(429, "RESOURCE_EXHAUSTED", details="over quota"))
-        last = bench.put(*some(3))
+        last = bench.put(*trace_bodies(3))
         forwarder = bench.forward(back.url)
         until(lambda: bench.cursor(forwarder) == last)
         assert len(back.taken) == 2
@@ -481,10 +481,10 @@ def test_exhaustion_is_final_where_nobody_says_when_it_ends(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize("answer", [WRONG, Answer(500, "INTERNAL", details="this is wrong")])
-def test_what_a_back_end_will_never_take_is_counted_and_told_once(
+def test_permanently_rejected_requests_are_counted_and_logged_once(
     bench: Bench, back: BackEnd, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bodies = some(40)
+    bodies = trace_bodies(40)
     back.behave = lambda request: answer if request.body in bodies[::2] else TAKE
     last = bench.put(*bodies)
     forwarder = bench.forward(back.url)
@@ -504,22 +504,22 @@ def test_what_a_back_end_will_never_take_is_counted_and_told_once(
         ("application/json", b"this is wrong"),
     ],
 )
-def test_the_message_is_found_in_whatever_form_it_comes(
+def test_the_error_message_is_read_from_any_response_format(
     bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture, content_type: str, body: bytes
 ) -> None:
     http.script.append(Answer(400, headers={"Content-Type": content_type}, body=body))
-    last = bench.put(*some(1))
+    last = bench.put(*trace_bodies(1))
     forwarder = bench.forward(http.url)
     until(lambda: bench.cursor(forwarder) == last)
     assert "HTTP 400: this is wrong" in caplog.text
 
 
-def test_of_a_very_long_answer_only_the_beginning_is_read_and_told(
+def test_only_the_beginning_of_a_long_error_response_is_read_and_logged(
     bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     http.script.append(Answer(400, body=b"\xff" + b"x" * 1_000_000))
     http.script.append(Answer(422, body=b"y" * 1_000_000))
-    last = bench.put(*some(5))
+    last = bench.put(*trace_bodies(5))
     forwarder = bench.forward(http.url)
     until(lambda: bench.cursor(forwarder) == last)
     assert len(http.taken) == 3
@@ -528,11 +528,11 @@ def test_of_a_very_long_answer_only_the_beginning_is_read_and_told(
 
 
 @pytest.mark.parametrize("answer", [UNKNOWN_TOKEN, Answer(403, "PERMISSION_DENIED"), ABSENT], ids=lambda it: it.code)
-def test_wrong_settings_lose_nothing(
+def test_responses_to_wrong_settings_are_retried_and_nothing_is_lost(
     bench: Bench, back: BackEnd, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     back.behave = lambda _: answer
-    last = bench.put(*some(10))
+    last = bench.put(*trace_bodies(10))
     forwarder = bench.forward(back.url)
     until(lambda: len(back.requests) > 10)
     assert forwarder.status()["reachable"] is False
@@ -540,30 +540,30 @@ def test_wrong_settings_lose_nothing(
     assert "check its address and headers" in caplog.text
     back.behave = lambda _: TAKE
     until(lambda: bench.cursor(forwarder) == last)
-    assert set(back.bodies()) == set(some(10))
+    assert set(back.bodies()) == set(trace_bodies(10))
 
 
 def test_redirections_are_not_followed(bench: Bench, http: HttpBackEnd) -> None:
     with running(HttpBackEnd()) as elsewhere:
         http.script.extend([Answer(308, headers={"Location": f"{elsewhere.url}/v1/traces"})] * 3)
-        last = bench.put(*some(5))
+        last = bench.put(*trace_bodies(5))
         forwarder = bench.forward({"endpoint": http.url, "headers": {"authorization": "Bearer secret-of-ours"}})
         until(lambda: bench.cursor(forwarder) == last)
         assert elsewhere.requests == []
-        assert set(http.bodies()) == set(some(5))
+        assert set(http.bodies()) == set(trace_bodies(5))
 
 
-def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
+def test_a_signal_that_is_not_found_is_dropped_once_another_signal_is_accepted(
     bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Jaeger and Tempo accept traces only, and results are logs."""
     back.behave = lambda request: TAKE if request.signal == "traces" else ABSENT
     bench.put(b"\x0a\x00", b"\x0a\x00", signal="logs")
-    bench.put(*some(5))
+    bench.put(*trace_bodies(5))
     last = bench.put(b"\x0a\x00", signal="logs")
     forwarder = bench.forward(back.url, chance=lambda: 0.001)
     until(lambda: bench.cursor(forwarder, "logs") == last)
-    assert set(back.bodies()) == set(some(5))
+    assert set(back.bodies()) == set(trace_bodies(5))
     rejected = bench.counted(semconv.GATEWAY_FORWARD_REJECTED, "signal")
     assert rejected == {("logs",): 3}
     back.behave = lambda _: TAKE  # it supports the signal now
@@ -572,16 +572,16 @@ def test_a_signal_that_a_back_end_has_not_is_dropped_once_it_takes_another(
 
 
 @pytest.mark.e2e
-def test_one_signal_does_not_wait_for_another(bench: Bench, back: BackEnd) -> None:
+def test_a_failing_signal_does_not_delay_another(bench: Bench, back: BackEnd) -> None:
     back.behave = lambda request: TAKE if request.signal == "traces" else UNKNOWN_TOKEN
     bench.put(*[b"\x0a\x00"] * 50, signal="logs")
-    last = bench.put(*some(1_200))
+    last = bench.put(*trace_bodies(1_200))
     forwarder = bench.forward(back.url, chance=lambda: 1.0)
     until(lambda: bench.cursor(forwarder, "traces") == last)
     assert bench.cursor(forwarder, "logs") == 0
 
 
-def test_what_is_too_large_is_sent_in_halves(bench: Bench, back: BackEnd) -> None:
+def test_a_request_that_is_too_large_is_split_in_halves(bench: Bench, back: BackEnd) -> None:
     names = [f"span {number}" for number in range(25)]
     back.behave = lambda request: TOO_LARGE if len(span_names(request.body)) > 2 else TAKE
     last = bench.put(traces(*names))
@@ -595,7 +595,7 @@ def test_what_is_too_large_is_sent_in_halves(bench: Bench, back: BackEnd) -> Non
     assert bench.counted(semconv.GATEWAY_FORWARD_REJECTED) == {}
 
 
-def test_what_is_too_large_by_itself_is_refused_alone(bench: Bench, back: BackEnd) -> None:
+def test_a_single_span_that_is_too_large_is_rejected_alone(bench: Bench, back: BackEnd) -> None:
     back.behave = lambda request: TOO_LARGE if "span 4" in span_names(request.body) else TAKE
     last = bench.put(traces(*(f"span {number}" for number in range(7))))
     forwarder = bench.forward(back.url)
@@ -606,7 +606,7 @@ def test_what_is_too_large_by_itself_is_refused_alone(bench: Bench, back: BackEn
     assert sum(bench.counted(semconv.GATEWAY_FORWARD_REJECTED).values()) == 1
 
 
-def test_of_halves_only_what_failed_is_sent_again(bench: Bench, back: BackEnd) -> None:
+def test_only_the_failed_half_of_a_split_request_is_retried(bench: Bench, back: BackEnd) -> None:
     back.script.extend([TOO_LARGE, TAKE, BUSY, BUSY])
     last = bench.put(traces("one", "two"))
     forwarder = bench.forward(back.url)
@@ -616,7 +616,7 @@ def test_of_halves_only_what_failed_is_sent_again(bench: Bench, back: BackEnd) -
 
 @pytest.mark.parametrize("rejected", [3, 0])
 @pytest.mark.parametrize(("kind", "media"), [(HttpBackEnd, "protobuf"), (HttpBackEnd, "json"), (GrpcBackEnd, "")])
-def test_what_is_left_out_of_a_request_that_is_taken_is_counted_and_told_once(
+def test_partially_rejected_spans_are_counted_and_logged_once(
     bench: Bench, caplog: pytest.LogCaptureFixture, kind: type[BackEnd], media: str, rejected: int
 ) -> None:
     partial = ExportTracePartialSuccess(rejected_spans=rejected, error_message="too old")
@@ -630,7 +630,7 @@ def test_what_is_left_out_of_a_request_that_is_taken_is_counted_and_told_once(
 
 
 def _check_partial_success(bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture, rejected: int) -> None:
-    last = bench.put(*some(5))
+    last = bench.put(*trace_bodies(5))
     forwarder = bench.forward(back.url)
     until(lambda: bench.cursor(forwarder) == last)
     assert caplog.text.count("too old") == 1
@@ -638,23 +638,23 @@ def _check_partial_success(bench: Bench, back: BackEnd, caplog: pytest.LogCaptur
     assert sum(bench.counted(semconv.GATEWAY_FORWARDED).values()) == 5
 
 
-def test_a_success_with_an_answer_that_nobody_understands_is_a_success(bench: Bench, http: HttpBackEnd) -> None:
+def test_a_successful_response_with_an_unreadable_body_is_a_success(bench: Bench, http: HttpBackEnd) -> None:
     http.script.append(Answer(200, body=b"OK!"))
     http.script.append(Answer(200, headers={"Content-Type": "application/json"}, body=b"[]"))
-    last = bench.put(*some(2))
+    last = bench.put(*trace_bodies(2))
     forwarder = bench.forward(http.url)
     until(lambda: bench.cursor(forwarder) == last)
     assert sum(bench.counted(semconv.GATEWAY_FORWARDED).values()) == 2
 
 
-def test_no_secret_is_told_to_anybody(bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_redacted_in_logs_and_status(bench: Bench, back: BackEnd, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     def repeat(request: Request) -> Answer:
         return Answer(401, "UNAUTHENTICATED", details=f"no such token: {request.headers['authorization'][7:]}")
 
     back.behave = repeat
-    bench.put(*some(1))
+    bench.put(*trace_bodies(1))
     forwarder = bench.forward({"endpoint": back.url, "headers": {"authorization": "Bearer open-sesame-17"}})
     until(lambda: forwarder.status()["error"])
     told = caplog.text + repr(forwarder.status()) + repr(forwarder.backend) + str(forwarder.backend)
@@ -665,13 +665,15 @@ def test_no_secret_is_told_to_anybody(bench: Bench, back: BackEnd, caplog: pytes
 # --- the journal, internal errors, settings---------------------------------------------------------------------------
 
 
-def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_journal_does_not_end_the_exporter_threads(
+    bench: Bench, http: HttpBackEnd, caplog: pytest.LogCaptureFixture
+) -> None:
     backend = backends.Backend.parse(http.url)
     bench.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)
     attached = Journal(bench.path, max_bytes=2**30, attach=True)
     forwarder = BackendExporter(backend, attached, bench.counting)
     forwarder.start()
-    bench.put(*some(1))
+    bench.put(*trace_bodies(1))
     until(lambda: http.taken)
     attached.close()
     until(lambda: "the journal cannot be read" in caplog.text)
@@ -681,9 +683,11 @@ def test_a_journal_that_fails_ends_nothing(bench: Bench, http: HttpBackEnd, capl
     assert not any(thread.is_alive() for each in forwarder._signal_exporters for thread in each._threads)
 
 
-def test_a_fault_of_ours_loses_nothing(bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_retried_and_loses_nothing(
+    bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
     faults = [KeyError("ours"), KeyError("ours")]
-    last = bench.put(*some(3))
+    last = bench.put(*trace_bodies(3))
     backend = backends.Backend.parse(http.url)
     bench.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)
     forwarder = BackendExporter(backend, bench.journal, bench.counting, random_fraction=lambda: 0.01)
@@ -698,7 +702,7 @@ def test_a_fault_of_ours_loses_nothing(bench: Bench, http: HttpBackEnd, monkeypa
     forwarder.start()
     until(lambda: bench.cursor(forwarder) == last)
     forwarder.stop(60)
-    assert set(http.bodies()) == set(some(3))
+    assert set(http.bodies()) == set(trace_bodies(3))
 
 
 def test_the_proxy_of_the_environment_is_used(
@@ -706,7 +710,7 @@ def test_the_proxy_of_the_environment_is_used(
 ) -> None:
     monkeypatch.setenv("http_proxy", f"someone:proxy-secret@127.0.0.1:{http.port}")
     monkeypatch.setenv("no_proxy", "localhost")
-    bench.put(*some(1))
+    bench.put(*trace_bodies(1))
     bench.forward("http://back-end.invalid:4318")
     until(lambda: http.taken)
     assert http.taken[0].path == "http://back-end.invalid:4318/v1/traces"
@@ -717,12 +721,12 @@ def test_the_proxy_of_the_environment_is_used(
         bench.forward("http://back-end.invalid:4318")
 
 
-def test_no_proxy_is_used_where_the_environment_says_so(
+def test_no_proxy_is_used_for_hosts_in_no_proxy(
     bench: Bench, http: HttpBackEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    bench.put(*some(1))
+    bench.put(*trace_bodies(1))
     bench.forward(http.url)
     until(lambda: http.taken)
 
@@ -755,18 +759,18 @@ def tls_back(request: pytest.FixtureRequest, certificates: Path) -> Iterator[Bac
     before = {*threading.enumerate()}
     with running(back):
         yield back
-        until(lambda: not {*_forwarding()} - before, "the end of what was under way")
+        until(lambda: not {*_exporter_threads()} - before, "the end of what was under way")
 
 
-def _forwarding() -> list[threading.Thread]:
+def _exporter_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("goldspan-forward")]
 
 
 @pytest.mark.needs("openssl")
-def test_back_ends_are_spoken_to_over_tls_with_certificates_on_both_sides(
+def test_spans_are_exported_over_tls_with_a_client_certificate(
     tls_back: BackEnd, bench: Bench, certificates: Path
 ) -> None:
-    bench.put(*some(3))
+    bench.put(*trace_bodies(3))
     bench.forward(
         {
             "endpoint": tls_back.url,
@@ -775,12 +779,14 @@ def test_back_ends_are_spoken_to_over_tls_with_certificates_on_both_sides(
             "key_file": str(certificates / "it.key"),
         }
     )
-    until(lambda: set(tls_back.bodies()) == set(some(3)))
+    until(lambda: set(tls_back.bodies()) == set(trace_bodies(3)))
 
 
 @pytest.mark.needs("openssl")
-def test_a_back_end_that_nobody_vouches_for_gets_nothing(tls_back: BackEnd, bench: Bench, certificates: Path) -> None:
-    bench.put(*some(3))
+def test_a_back_end_with_an_untrusted_certificate_receives_nothing(
+    tls_back: BackEnd, bench: Bench, certificates: Path
+) -> None:
+    bench.put(*trace_bodies(3))
     files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "it.key")}
     forwarder = bench.forward({"endpoint": tls_back.url, **files})
     until(lambda: forwarder.status()["error"])
@@ -791,7 +797,7 @@ def test_a_back_end_that_nobody_vouches_for_gets_nothing(tls_back: BackEnd, benc
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("scheme", ["https", "grpcs"])
-def test_a_certificate_that_does_not_belong_to_its_key_is_told_at_once(certificates: Path, scheme: str) -> None:
+def test_a_certificate_that_does_not_match_its_key_is_a_configuration_error(certificates: Path, scheme: str) -> None:
     files = {"certificate_file": str(certificates / "it.pem"), "key_file": str(certificates / "ca.key")}
     with pytest.raises(ConfigurationError, match="'certificate_file' and 'key_file': the PEM files cannot be used"):
         backends.Backend.parse({"endpoint": f"{scheme}://localhost:1", **files})

@@ -27,14 +27,16 @@ SECRET = "open-sesame-4711"
         ("grpc://[::1]", "grpc", "[::1]:4317", True, "[::1]:4317"),
     ],
 )
-def test_a_url_says_it_all(url: str, protocol: str, endpoint: str, insecure: bool, name: str) -> None:
+def test_a_url_determines_protocol_endpoint_and_name(
+    url: str, protocol: str, endpoint: str, insecure: bool, name: str
+) -> None:
     backend = Backend.parse(url)
     assert (backend.protocol, backend.endpoint, backend.insecure, backend.name) == (protocol, endpoint, insecure, name)
     assert backend.signals == {"traces", "logs", "metrics"}
     assert backend.consumers["traces"] == f"forward/{name}/traces"
 
 
-def test_a_mapping_says_more(tmp_path: Path) -> None:
+def test_a_mapping_sets_every_option_of_a_back_end(tmp_path: Path) -> None:
     backend = Backend.parse(
         {
             "endpoint": "http://collector:4317",
@@ -60,11 +62,11 @@ def test_a_mapping_says_more(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(backend)) == backend
 
 
-def test_one_signal_needs_no_list() -> None:
+def test_a_single_signal_needs_no_list() -> None:
     assert Backend.parse({"endpoint": "http://tempo:4318", "signals": "traces"}).signals == {"traces"}
 
 
-def test_values_of_headers_come_from_the_environment_and_are_shown_to_nobody() -> None:
+def test_header_values_come_from_the_environment_and_are_redacted() -> None:
     backend = Backend.parse(
         {"endpoint": "http://collector:4318", "headers": {"Authorization": "Bearer ${TOKEN}"}},
         environment={"TOKEN": f"{SECRET}\n"},
@@ -121,7 +123,7 @@ def test_values_of_headers_come_from_the_environment_and_are_shown_to_nobody() -
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_without_secrets(given: Any, told: str) -> None:
+def test_an_error_names_the_setting_and_shows_no_secret(given: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told) as caught:
         Backend.parse(given, environment={})
     assert str(caught.value).startswith("forward")
@@ -129,7 +131,7 @@ def test_what_is_wrong_is_told_with_its_place_and_without_secrets(given: Any, to
         assert SECRET not in str(caught.value)
 
 
-def test_several_have_names_of_their_own() -> None:
+def test_back_ends_have_unique_names() -> None:
     first, second = parse_backends(["http://a:1", {"endpoint": "http://a:1", "name": "b"}])
     assert (first.name, second.name) == ("a:1", "b")
     assert parse_backends([]) == ()

@@ -144,7 +144,7 @@ def options(goldens: str, *forward: str) -> tuple[str, ...]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("client", "relay"), CLIENTS)
-def test_what_a_client_sends_arrives_byte_by_byte_and_each_run_is_scored_once(
+def test_requests_of_a_client_are_forwarded_byte_for_byte_and_each_run_is_scored_once(
     client: Client, relay: Callable[[int], Any], goldens: str, tmp_path: Path
 ) -> None:
     with (
@@ -166,7 +166,7 @@ def test_what_a_client_sends_arrives_byte_by_byte_and_each_run_is_scored_once(
     ("client", "relay"),
     [pytest.param(python_http, http_relay, id="from HTTP"), pytest.param(python_grpc, grpc_relay, id="from gRPC")],
 )
-def test_a_back_end_that_speaks_grpc_gets_the_same_bytes(
+def test_a_grpc_back_end_receives_the_same_bytes(
     client: Client, relay: Callable[[int], Any], goldens: str, tmp_path: Path
 ) -> None:
     with (
@@ -182,7 +182,9 @@ def test_a_back_end_that_speaks_grpc_gets_the_same_bytes(
 @pytest.mark.e2e
 @NEEDS_ROTEL
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_with_rotel_in_front_every_span_arrives_as_rotel_sent_it(protocol: str, goldens: str, tmp_path: Path) -> None:
+def test_every_span_that_rotel_sends_to_the_gateway_is_forwarded_unchanged(
+    protocol: str, goldens: str, tmp_path: Path
+) -> None:
     relay = grpc_relay if protocol == "grpc" else http_relay
     with (
         back_end() as behind,
@@ -205,7 +207,9 @@ def test_with_rotel_in_front_every_span_arrives_as_rotel_sent_it(protocol: str, 
     "client",
     [pytest.param(python_http, id="protobuf"), pytest.param(node("http"), id="JSON", marks=NEEDS_NODE)],
 )
-def test_rotel_behind_it_gets_every_span_and_the_results(client: Client, goldens: str, tmp_path: Path) -> None:
+def test_rotel_behind_the_gateway_receives_every_span_and_the_results(
+    client: Client, goldens: str, tmp_path: Path
+) -> None:
     with (
         back_end() as behind,
         rotel(tmp_path, behind.address, "http") as collector,

@@ -72,7 +72,7 @@ Known = dict[str, dict[str, set[str]]]
 def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
     """All metrics with their labels: those that a gateway exports here, and those that it only declares."""
     found = _declared(tmp_path_factory.mktemp("declared"))
-    for name, labels in _told_by_a_gateway(tmp_path_factory.mktemp("gateway")).items():
+    for name, labels in _exported_by_a_gateway(tmp_path_factory.mktemp("gateway")).items():
         for label, values in labels.items():
             found.setdefault(name, {}).setdefault(label, set()).update(values)
     return found
@@ -95,7 +95,7 @@ def _declared(folder: Path) -> Known:
     return scraped(text, job=JOB)
 
 
-def _told_by_a_gateway(folder: Path) -> Known:
+def _exported_by_a_gateway(folder: Path) -> Known:
     (folder / "goldens.yaml").write_text(GOLDENS)
     limits = {
         "GOLDSPAN_LIMITS__MAX_BODY_BYTES": "200000",
@@ -118,7 +118,7 @@ def _told_by_a_gateway(folder: Path) -> Known:
         limits |= {f"GOLDSPAN_JUDGE_{name}": said for name, said in judge.items()}
         with serving(folder, *options, *forward, environment=limits) as gateway:
             _export(gateway)
-            _be_a_nuisance(gateway)
+            _send_refused_requests(gateway)
             eventually(lambda: _all_happened(_scrape(gateway)), lambda: gateway.log)
             return _scrape(gateway)
 
@@ -155,7 +155,7 @@ def _of_tool(name: str) -> dict[str, str]:
     return {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: name}
 
 
-def _be_a_nuisance(gateway: Gateway) -> None:
+def _send_refused_requests(gateway: Gateway) -> None:
     """Sends requests that are invalid, too large, or exceed the journal."""
     assert gateway.post(request(agent(), span(trace_id="0" * 32)))[0] == 200
     assert gateway.post(bytes(300_000))[0] == 413
@@ -185,7 +185,7 @@ def _scrape(gateway: Gateway) -> Known:
         return scraped(answer.read().decode(), job=JOB)
 
 
-def test_the_names_are_the_same_for_a_prometheus_that_takes_any(tmp_path: Path) -> None:
+def test_metric_names_do_not_depend_on_the_accept_header(tmp_path: Path) -> None:
     telemetry = InternalTelemetry(GatewaySettings(data=tmp_path))
     GatewayCounters(telemetry.meter_provider).add(semconv.GATEWAY_FORWARD_RETRIES, backend="b")
     for accept in ("", ACCEPTED_BY_PROMETHEUS):
@@ -216,7 +216,7 @@ def labels_in(legend: str) -> list[str]:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_asks_only_for_what_the_gateway_tells(panel: dict[str, Any], known: Known) -> None:
+def test_a_panel_queries_only_metrics_and_labels_that_the_gateway_exports(panel: dict[str, Any], known: Known) -> None:
     faults = [
         fault for query, legend in queries_of(panel) for fault in faults_of(query, known, around=labels_in(legend))
     ]
@@ -234,7 +234,7 @@ def _is_by_name(override: Mapping[str, Any]) -> bool:
     return bool(override["matcher"]["id"] == "byName")
 
 
-def test_variables_are_filled_with_labels_that_there_are(known: Known) -> None:
+def test_the_variables_query_only_labels_that_the_gateway_exports(known: Known) -> None:
     queries = [filled(each["query"]["query"]) for each in VARIABLES.values() if each["type"] == "query"]
     assert [fault for query in queries for fault in faults_of(label_values(query), known)] == []
     assert len(queries) == 6
@@ -242,13 +242,13 @@ def test_variables_are_filled_with_labels_that_there_are(known: Known) -> None:
     assert whatever == {"environment", "unit", "agent", "golden", "metric"}  # the rules use no metrics of other jobs
 
 
-def test_everything_that_is_counted_is_on_the_dashboard(known: Known) -> None:
+def test_every_metric_of_the_gateway_is_on_the_dashboard(known: Known) -> None:
     shown = {name for panel in PANELS for query, _ in queries_of(panel) for name in metrics_in(query)}
     mine = {name for name in known if name.startswith("goldspan_") and not name.endswith("_created")}
     assert mine - shown == set()
 
 
-def test_the_dashboard_is_one_that_grafana_imports() -> None:
+def test_the_dashboard_declares_what_a_grafana_import_needs() -> None:
     assert DASHBOARD["id"] is None
     assert {"__inputs", "__requires", "uid", "title", "schemaVersion", "time", "panels"} <= DASHBOARD.keys()
     needed = {each["id"] for each in DASHBOARD["__requires"] if each["type"] == "panel"}
@@ -259,7 +259,7 @@ def test_the_dashboard_is_one_that_grafana_imports() -> None:
     assert VARIABLES["datasource"]["query"] == "prometheus"
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
     for panel in PANELS:
@@ -275,7 +275,7 @@ def _overlap(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_says_what_to_do_and_in_which_unit_it_counts(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_description_and_a_unit(panel: dict[str, Any]) -> None:
     assert len(panel["description"].split()) > 10
     overridden = [each["id"] for override in panel["fieldConfig"]["overrides"] for each in override["properties"]]
     assert {"unit"} & {*panel["fieldConfig"]["defaults"], *panel["options"].get("yAxis", ()), *overridden}
@@ -285,13 +285,13 @@ def test_a_panel_says_what_to_do_and_in_which_unit_it_counts(panel: dict[str, An
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_a_rule_asks_only_for_what_the_gateway_tells(rule: dict[str, Any], known: Known) -> None:
+def test_a_rule_queries_only_metrics_and_labels_that_the_gateway_exports(rule: dict[str, Any], known: Known) -> None:
     taken = [label for text in rule["annotations"].values() for label in labels_in(text)]
     assert faults_of(rule["expr"], known, around=taken) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_a_rule_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
+def test_a_rule_has_a_severity_a_summary_and_a_description(rule: dict[str, Any]) -> None:
     assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
     assert re.fullmatch(r"Goldspan[A-Za-z]+", rule["alert"])
     assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s"))
@@ -310,20 +310,20 @@ def test_a_rule_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
         assert {name for name, _ in said} <= known
 
 
-def test_alerts_and_groups_have_names_of_their_own() -> None:
+def test_alerts_and_groups_have_unique_names() -> None:
     names = [group["name"] for group in yaml.safe_load(RULES_TEXT)["groups"]]
     assert len(names) == len(set(names))
     alerts = [rule["alert"] for rule in RULES]
     assert len(alerts) == len(set(alerts))
 
 
-def test_what_should_be_zero_has_an_alert() -> None:
+def test_every_counter_that_should_be_zero_has_an_alert() -> None:
     alerted = {name for rule in RULES for name in metrics_in(rule["expr"])}
     wanted = [counted.name for counted in COUNTERS if "Should be zero" in counted.description]
     assert {f"{name.replace('.', '_')}_total" for name in wanted} <= alerted
 
 
-def test_the_size_of_the_journal_is_the_one_that_it_has() -> None:
+def test_rules_and_dashboard_use_the_default_maximum_size_of_the_journal() -> None:
     size = str(ResourceLimits().max_journal_bytes)
     assert size in RULES_TEXT
     assert size in json.dumps(DASHBOARD)
@@ -360,6 +360,6 @@ def test_prometheus_scrapes_the_gateway_and_reads_the_rules() -> None:
         ("sum(up", "", "unclosed left parenthesis"),
     ],
 )  # fmt: skip
-def test_what_is_invented_is_noticed(query: str, legend: str, fault: str, known: Known) -> None:
+def test_a_query_of_an_unknown_metric_or_label_is_detected(query: str, legend: str, fault: str, known: Known) -> None:
     (found,) = faults_of(query, known, around=labels_in(legend))
     assert fault in found

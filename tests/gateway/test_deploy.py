@@ -79,7 +79,7 @@ def image_environment() -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in shlex.split(last_stage()["ENV"].replace("$PATH", "")))
 
 
-def test_the_dockerfile_is_made_of_instructions_that_docker_knows() -> None:
+def test_the_dockerfile_uses_only_instructions_of_docker() -> None:
     known = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "RUN", "STOPSIGNAL", "USER"}
     said = [name for name, _ in instructions()]
     assert set(said) <= known | {"VOLUME", "WORKDIR"}
@@ -88,7 +88,7 @@ def test_the_dockerfile_is_made_of_instructions_that_docker_knows() -> None:
         assert json.loads(re.sub(r"^.*CMD ", "", last_stage()[name]))
 
 
-def test_the_image_is_slim_runs_as_nobody_in_particular_and_holds_no_secret() -> None:
+def test_the_image_is_slim_runs_unprivileged_and_contains_no_secret() -> None:
     stage = last_stage()
     assert stage["FROM"].endswith("-slim")
     user, _, group = stage["USER"].partition(":")
@@ -103,9 +103,7 @@ def test_the_image_is_slim_runs_as_nobody_in_particular_and_holds_no_secret() ->
     assert all((ROOT / source).exists() for source in copied if not source.startswith("/"))
 
 
-def test_the_image_asks_for_tokens_before_it_listens_on_all_addresses(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_image_needs_tokens_to_listen_on_all_addresses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     environment = {name: value for name, value in image_environment().items() if name.startswith("GOLDSPAN_")}
     with pytest.raises(Exception, match=r"0\.0\.0\.0 is reachable from other machines and no tokens are set"):
         load_with(monkeypatch, tmp_path, environment)
@@ -114,7 +112,7 @@ def test_the_image_asks_for_tokens_before_it_listens_on_all_addresses(
 
 
 @pytest.mark.e2e
-def test_the_health_check_of_the_image_tells_whether_the_gateway_answers(tmp_path: Path) -> None:
+def test_the_health_check_of_the_image_succeeds_only_with_a_running_gateway(tmp_path: Path) -> None:
     python, *rest = json.loads(re.sub(r"^.*CMD ", "", last_stage()["HEALTHCHECK"]))
     assert python == "python"
 
@@ -130,7 +128,7 @@ def test_the_health_check_of_the_image_tells_whether_the_gateway_answers(tmp_pat
 # --- compose ----------------------------------------------------------------------------------------------------------
 
 
-def test_compose_leads_from_an_agent_through_the_gateway_to_jaeger(
+def test_compose_connects_the_agent_to_the_gateway_and_the_gateway_to_jaeger(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     compose = yaml.safe_load(text_of("compose.yaml"))
@@ -154,7 +152,7 @@ def test_compose_leads_from_an_agent_through_the_gateway_to_jaeger(
 
 
 @pytest.mark.e2e
-def test_the_agent_of_compose_is_scored_by_its_goldens(tmp_path: Path) -> None:
+def test_the_agent_of_compose_passes_its_goldens(tmp_path: Path) -> None:
     with serving(tmp_path, "--goldens", str(DEPLOY / "goldens.yaml"), "--grace", "0.2") as gateway:
         agent = subprocess.Popen(
             [sys.executable, DEPLOY / "agent.py"],
@@ -178,7 +176,7 @@ def unit() -> configparser.ConfigParser:
     return parser
 
 
-def test_the_unit_of_systemd_is_hardened() -> None:
+def test_the_systemd_unit_is_hardened() -> None:
     service = unit()["Service"]
     wanted = {
         "DynamicUser": "yes", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes",
@@ -189,9 +187,7 @@ def test_the_unit_of_systemd_is_hardened() -> None:
     assert unit().sections() == ["Unit", "Service", "Install"]
 
 
-def test_the_unit_of_systemd_runs_the_gateway_on_its_own_folder_with_credentials(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_systemd_unit_uses_its_own_folder_and_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     said = re.findall(r"^Environment=(\w+)=(.*)$", text_of("goldspan.service"), flags=re.MULTILINE)
     environment = {name: value.replace("%S", "/var/lib") for name, value in said}
     settings = load_with(monkeypatch, tmp_path, environment, DEPLOY / "goldspan.yaml")
@@ -212,7 +208,7 @@ def manifests() -> dict[str, list[Any]]:
     return found
 
 
-def test_the_manifests_of_kubernetes_fit_together() -> None:
+def test_the_kubernetes_manifests_are_consistent() -> None:
     found = manifests()
     (stateful,), (secret,), (config) = found["StatefulSet"], found["Secret"], found["ConfigMap"]
     pod = stateful["spec"]["template"]
@@ -239,7 +235,9 @@ def test_the_manifests_of_kubernetes_fit_together() -> None:
     assert str(pod["spec"]["securityContext"]["runAsUser"]) == last_stage()["USER"].split(":")[0]
 
 
-def test_the_settings_in_kubernetes_are_what_the_gateway_reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_kubernetes_settings_are_valid_settings_of_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (config,), (secret,), (stateful,) = (manifests()[kind] for kind in ("ConfigMap", "Secret", "StatefulSet"))
     spec = stateful["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -263,7 +261,7 @@ def test_the_settings_in_kubernetes_are_what_the_gateway_reads(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["collector-in-front.yaml", "collector-behind.yaml"])
-def test_pipelines_of_the_collector_are_made_of_what_is_configured(name: str) -> None:
+def test_the_collector_pipelines_use_exactly_the_configured_components(name: str) -> None:
     collector = yaml.safe_load(text_of(name))
     used: set[tuple[str, str]] = set()
     for pipeline in collector["service"]["pipelines"].values():
@@ -277,7 +275,7 @@ def _components(collector: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((kind, name) for name in collector.get(kind, ()))
 
 
-def test_the_collector_in_front_sends_all_of_a_trace_to_one_gateway() -> None:
+def test_the_collector_in_front_routes_a_trace_to_one_gateway() -> None:
     collector = yaml.safe_load(text_of("collector-in-front.yaml"))
     balancing = collector["exporters"]["loadbalancing"]
     assert balancing["routing_key"] == "traceID"
@@ -287,7 +285,7 @@ def test_the_collector_in_front_sends_all_of_a_trace_to_one_gateway() -> None:
     assert f"{headless[0]['metadata']['name']}.default.svc" in text_of("collector-in-front.yaml")
 
 
-def test_the_example_of_settings_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_example_settings_are_valid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = load_with(monkeypatch, tmp_path, {}, DEPLOY / "goldspan.yaml")
     assert [behind.name for behind in settings.back_ends] == ["collector"]
     assert settings.is_loopback
@@ -301,7 +299,7 @@ def test_the_example_of_settings_is_read(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_variable_and_option_of_the_gateway_that_is_named_exists(path: Path) -> None:
+def test_every_named_variable_and_option_of_the_gateway_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert set(re.findall(r"\bGOLDSPAN_[A-Z_]+\b", text)) <= variables()
     commands = re.findall(r"goldspan serve ((?:--?[\w-]+ ?\S* ?)+)", text)

@@ -24,7 +24,7 @@ from support.span_builders import agent, ask_for, in_trace, inside, messages, mo
 
 MIB = 2**20
 HELD: dict[str, Any] = {"enrich": True, "consumers": ["forward/x"]}
-SAID = {"gen_ai__conversation__id": "s1"}
+CONVERSATION = {"gen_ai__conversation__id": "s1"}
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def line(tmp_path: Path) -> Iterator[ScoringHarness]:
     made.close()
 
 
-def sent(line: ScoringHarness, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
+def exported_spans(line: ScoringHarness, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
     """Returns the names and the results of the exported spans."""
     return [
         (each["name"], each["results"])
@@ -57,10 +57,10 @@ def tools(results: dict[str, Any]) -> list[str]:
 
 
 def names(line: ScoringHarness, after: int = 0) -> list[str]:
-    return sorted(name for name, _ in sent(line, after))
+    return sorted(name for name, _ in exported_spans(line, after))
 
 
-def test_spans_leave_with_the_results_of_their_run_and_late_ones_as_they_are(line: ScoringHarness) -> None:
+def test_spans_are_exported_with_the_results_of_their_run_and_late_spans_unchanged(line: ScoringHarness) -> None:
     root, first, late = asking(0, "search", "book")
     line.post(request(first))
     line.post(json_request(root), media="json")
@@ -69,14 +69,14 @@ def test_spans_leave_with_the_results_of_their_run_and_late_ones_as_they_are(lin
     line.post(request(late))
     line.wait(1.0)
     assert names(line) == sorted([root.name, first.name, late.name, "GET /"])
-    left = dict(sent(line))
+    left = dict(exported_spans(line))
     assert tools(left[root.name]) == ["search"]
     assert [left[each] for each in (first.name, late.name, "GET /")] == [{}, {}, {}]
     (run,) = line.runs().values()
     assert run.current.revision == 2
 
 
-def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(line: ScoringHarness) -> None:
+def test_json_that_protobuf_cannot_represent_is_exported_unchanged_and_scored(line: ScoringHarness) -> None:
     body = json.loads(json_request(*asking(0, "search")))
     body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["flags"] = -1
     line.post(json.dumps(body).encode(), media="json")
@@ -86,13 +86,13 @@ def test_json_that_protobuf_cannot_say_leaves_as_it_is_and_is_scored(line: Scori
     assert list(line.tools().values()) == [["search"]]
 
 
-def test_what_cannot_be_read_leaves_as_it_is(line: ScoringHarness) -> None:
+def test_an_unreadable_entry_is_exported_unchanged(line: ScoringHarness) -> None:
     line.post(b"\xff\xff")
     line.wait(1.0)
     assert [entry.body for entry in line.entries("enriched")] == [b"\xff\xff"]
 
 
-def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
+def test_spans_of_a_trace_that_is_too_large_to_score_are_exported(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_spans_per_group=2, **HELD)
     root, *calls = asking(0, "search", "book")
     line.post(request(root, *calls))
@@ -102,7 +102,7 @@ def test_what_is_not_scored_leaves_all_the_same(tmp_path: Path) -> None:
     line.close()
 
 
-def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(tmp_path: Path) -> None:
+def test_spans_that_are_replayed_after_a_restart_are_exported_with_their_earlier_results(tmp_path: Path) -> None:
     """Otherwise a back end that replaces spans would lose the results."""
     line = ScoringHarness(tmp_path, **HELD)
     line.post(request(*asking(1, "book")[1:]))  # its root has not arrived, so the journal keeps all later entries
@@ -112,14 +112,14 @@ def test_what_is_read_again_after_a_restart_leaves_with_the_results_that_it_had(
     line.close()
     again = ScoringHarness(tmp_path, now=line.now, **HELD)
     again.wait(2.0)
-    (results,) = (results for name, results in sent(again, last) if name == "invoke_agent helper")
+    (results,) = (results for name, results in exported_spans(again, last) if name == "invoke_agent helper")
     assert tools(results) == ["search"]
     assert results["goldspan.revision"].int_value == 1
     assert again.evaluations() == 1
     again.close()
 
 
-def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp_path: Path) -> None:
+def test_the_root_of_a_partly_replayed_run_is_not_exported_without_results(tmp_path: Path) -> None:
     """The entry of the call precedes the entries that are read again, and its request follows them."""
     line = ScoringHarness(tmp_path, **HELD)
     root, first = asking(0, "search")
@@ -138,15 +138,15 @@ def test_half_of_a_run_that_is_read_again_does_not_leave_without_its_results(tmp
     again.wait(10.0)
     assert root.name not in names(again, last)
     assert "GET /" in names(again, last)
-    assert tools(dict(sent(again))[root.name]) == ["search"]
+    assert tools(dict(exported_spans(again))[root.name]) == ["search"]
     again.close()
 
 
-def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: ScoringHarness) -> None:
-    said = {"gen_ai__conversation__id": "s1"}
-    root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **said)
+def test_a_detached_call_of_a_session_causes_no_second_export(line: ScoringHarness) -> None:
+    conversation = {"gen_ai__conversation__id": "s1"}
+    root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **conversation)
     inside = tool("search", trace_id=trace_id(0), parent_id=root.span_id, start_ns=1_500, end_ns=1_600)
-    stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **said)
+    stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **conversation)
     line.post(request(root, inside, service="shop"))
     line.wait(1.0)
     line.post(request(stray, service="shop"))
@@ -157,7 +157,7 @@ def test_a_stray_call_of_a_session_has_nothing_leave_twice(line: ScoringHarness)
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["no longer", "from now on"])
-def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Path, held: bool) -> None:
+def test_changing_enrichment_exports_pending_spans_once(tmp_path: Path, held: bool) -> None:
     """Each entry records who exports it, so that everything is exported once."""
     line = ScoringHarness(tmp_path, enrich=held, consumers=["forward/x"])
     root, call = asking(0, "search")
@@ -170,7 +170,7 @@ def test_whether_spans_are_held_may_change_while_some_are_under_way(tmp_path: Pa
     again.close()
 
 
-class Scale:
+class QueueSizeSink:
     """A sink that records the size of the results queue after each evaluation."""
 
     def __init__(self) -> None:
@@ -184,33 +184,31 @@ class Scale:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("max_bytes", [2**30, MIB], ids=["in memory", "out of the journal"])
-def test_of_the_spans_that_are_due_at_once_only_some_wait_in_memory_to_be_written(
-    tmp_path: Path, max_bytes: int
-) -> None:
-    scale = Scale()
-    line = ScoringHarness(tmp_path, **HELD, pipeline=Pipeline(None, sinks=[scale]), max_bytes=max_bytes)
-    scale.line = line
+def test_the_memory_of_the_results_queue_is_bounded_when_many_traces_are_due(tmp_path: Path, max_bytes: int) -> None:
+    queue_sink = QueueSizeSink()
+    line = ScoringHarness(tmp_path, **HELD, pipeline=Pipeline(None, sinks=[queue_sink]), max_bytes=max_bytes)
+    queue_sink.line = line
     text = "x" * MIB
     for number in range(40):
         line.post(request(*asking(number, "search", text=text)))
     line.wait(1.0)
-    assert 7 * MIB < scale.most < 10 * MIB
-    left = [entry for entry in every_entry(line) if entry.origin == "enriched"]
-    ids = [span_id for entry in left for span_id in whose(entry)]
+    assert 7 * MIB < queue_sink.most < 10 * MIB
+    left = [entry for entry in all_entries(line) if entry.origin == "enriched"]
+    ids = [span_id for entry in left for span_id in trace_ids_of(entry)]
     assert sorted(ids) == sorted([trace_id(number) for number in range(40)] * 2)
     assert all(text.encode() in entry.body for entry in left)
     assert line.evaluations() == 40
     line.close()
 
 
-def every_entry(line: ScoringHarness) -> Iterator[JournalEntry]:
+def all_entries(line: ScoringHarness) -> Iterator[JournalEntry]:
     after = 0
     while entries := line.journals[0].read(after):
         yield from entries
         after = entries[-1].key
 
 
-def whose(entry: JournalEntry) -> list[str]:
+def trace_ids_of(entry: JournalEntry) -> list[str]:
     """Returns the trace id of each span of an entry."""
     return [
         span.trace_id.hex()
@@ -220,7 +218,7 @@ def whose(entry: JournalEntry) -> list[str]:
     ]
 
 
-def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_that_it_took(tmp_path: Path) -> None:
+def test_a_journal_full_for_requests_accepts_the_enriched_spans(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, **HELD, max_journal_bytes=100_000)
     journal = line.journals[0]
     traces: list[str] = []
@@ -236,7 +234,7 @@ def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_th
     assert line.scoring[0].stop(PATIENCE_S)
     assert journal.size > 100_000
     assert line.evaluations() == len(line.runs()) == len(traces)
-    assert [each for entry in every_entry(line) if entry.origin == "enriched" for each in whose(entry)] == traces
+    assert [each for entry in all_entries(line) if entry.origin == "enriched" for each in trace_ids_of(entry)] == traces
     line.wait(60.0)
     journal.advance({"forward/x": journal.last_key})
     eventually(lambda: journal.size == 0, "what all are done with was kept")
@@ -248,21 +246,21 @@ def test_a_journal_without_room_for_requests_has_room_for_what_comes_of_those_th
 
 
 @pytest.fixture
-def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
+def _retries_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
-def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: ScoringHarness, media: Media) -> None:
+def test_a_lone_surrogate_in_a_tool_name_does_not_stop_scoring(line: ScoringHarness, media: Media) -> None:
     """The result is JSON in an attribute, which is ASCII only."""
     asks = messages(ask_for(("bo\ud800ok", {}, "c\ud800")))
     odd = agent("odd", gen_ai__output__messages=asks, **in_trace(0))
     line.post(request(odd) if media == "protobuf" else json_request(odd), media=media)
     line.post(request(*asking(1, "search")))
     line.wait(1.0)
-    left = dict(sent(line))
+    left = dict(exported_spans(line))
     assert sorted(left) == ["execute_tool search", "invoke_agent helper", odd.name]
     assert tools(left[odd.name]) == ["bo?ok"]
     assert sorted(line.tools().values()) == [["bo\ud800ok"], ["search"]]
@@ -271,20 +269,20 @@ def test_half_a_surrogate_pair_in_the_name_of_a_tool_stops_nothing(line: Scoring
     assert line.cursor() == line.journals[0].last_key
 
 
-@pytest.mark.usefixtures("_as_abroad")
-def test_spans_into_which_nothing_can_be_written_leave_as_they_are(
+@pytest.mark.usefixtures("_retries_without_pause")
+def test_spans_are_exported_unchanged_if_enrichment_fails(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results_queue, "enrich_spans", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
     line.wait(1.0)
-    assert sent(line) == [(root.name, {}), (call.name, {})]
+    assert exported_spans(line) == [(root.name, {}), (call.name, {})]
     assert line.evaluations() == 1
 
 
-@pytest.mark.usefixtures("_as_abroad")
-def test_spans_of_a_trace_that_cannot_be_judged_leave_all_the_same(
+@pytest.mark.usefixtures("_retries_without_pause")
+def test_spans_of_a_trace_that_cannot_be_evaluated_are_exported(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_evaluation, "visible_runs", _raises)
@@ -299,7 +297,7 @@ def _raises(*_: object, **__: object) -> Any:
     raise RuntimeError("a bug")
 
 
-def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_scored(line: ScoringHarness) -> None:
+def test_spans_of_a_dropped_trace_are_exported_and_not_scored(line: ScoringHarness) -> None:
     for number, name in enumerate(("search", "book")):
         line.post(request(*asking(number, name)))
     line.wait()
@@ -315,10 +313,10 @@ def test_spans_of_a_trace_that_is_to_be_forgotten_leave_and_nothing_of_it_is_sco
     assert line.cursor() == line.journals[0].last_key
 
 
-def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_scored(line: ScoringHarness) -> None:
-    said = {"gen_ai__conversation__id": "s1"}
-    call = tool("book", **in_trace(0), **said)
-    turn = model(asked=[user("Mail it")], answered=[ask_for(("mail", {}, "c1"))], **in_trace(1), **said)
+def test_other_traces_of_a_session_are_scored_if_one_is_dropped(line: ScoringHarness) -> None:
+    conversation = {"gen_ai__conversation__id": "s1"}
+    call = tool("book", **in_trace(0), **conversation)
+    turn = model(asked=[user("Mail it")], answered=[ask_for(("mail", {}, "c1"))], **in_trace(1), **conversation)
     for each in (call, turn):
         line.post(request(each, service="shop"))
     line.wait(1.0)
@@ -329,8 +327,8 @@ def test_of_a_session_of_which_one_trace_is_to_be_forgotten_the_others_are_score
     assert list(line.tools().values()) == [["mail"]]
 
 
-@pytest.mark.usefixtures("_as_abroad")
-def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
+@pytest.mark.usefixtures("_retries_without_pause")
+def test_a_trace_that_is_evicted_while_the_store_is_busy_is_scored_and_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ScoringHarness(tmp_path, max_groups=1, **HELD)
@@ -353,12 +351,12 @@ def test_what_is_let_go_for_others_while_the_store_is_busy_is_scored_and_leaves(
     line.close()
 
 
-def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that_it_had_before(tmp_path: Path) -> None:
+def test_the_root_of_a_joined_run_is_not_exported_again_with_earlier_results(tmp_path: Path) -> None:
     """The entry of the detached call of its session precedes the entries that are read again."""
-    said = {"gen_ai__conversation__id": "s1"}
+    conversation = {"gen_ai__conversation__id": "s1"}
     line = ScoringHarness(tmp_path, **HELD)
-    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **said)
-    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **said)
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **conversation)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **conversation)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
     line.post(request(stray, service="shop"))
     line.wait(0.2)
@@ -383,7 +381,7 @@ def test_the_root_of_a_joined_request_does_not_leave_again_with_the_results_that
     again.close()
 
 
-def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
+def test_json_that_is_exported_unchanged_does_not_accumulate_during_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring_consumer, "_MAX_READ_BYTES", 50_000)
@@ -400,12 +398,12 @@ def test_json_that_leaves_as_it_is_does_not_pile_up_while_much_is_read_again(
         most = max(most, scoring._results_queue.queued_bytes)
     assert most < 150_000
     again.wait(2.0)
-    assert len([entry for entry in every_entry(again) if entry.origin == "enriched"]) == 60
+    assert len([entry for entry in all_entries(again) if entry.origin == "enriched"]) == 60
     assert again.evaluations() == 60
     again.close()
 
 
-def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_again(
+def test_only_held_entries_of_a_trace_that_is_too_large_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ScoringHarness(tmp_path, max_spans_per_group=10, **HELD)
@@ -426,7 +424,7 @@ def test_of_a_trace_that_is_too_large_to_be_scored_only_what_is_held_is_read_aga
 
 @pytest.mark.parametrize("how", [{"enrich": True}, {"results": ["events"]}], ids=["held spans", "events"])
 @pytest.mark.parametrize("restart", [False, True], ids=["at once", "after a restart"])
-def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_journal(
+def test_results_are_written_even_if_they_exceed_the_maximum_size_of_the_journal(
     tmp_path: Path, how: dict[str, Any], restart: bool
 ) -> None:
     options = {**how, "consumers": ["forward/x"], "max_journal_bytes": 50_000}
@@ -450,7 +448,7 @@ def test_what_comes_of_requests_is_written_however_much_larger_it_is_than_the_jo
     line.close()
 
 
-def test_a_stored_run_with_an_id_of_another_kind_keeps_no_span_of_its_trace_back(
+def test_a_stored_run_with_a_foreign_run_id_does_not_block_spans_of_its_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
@@ -464,11 +462,11 @@ def test_a_stored_run_with_an_id_of_another_kind_keeps_no_span_of_its_trace_back
     line.close()
 
 
-def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_path: Path) -> None:
+def test_a_run_gets_revisions_after_a_trace_of_its_session_is_dropped(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, **HELD)
-    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **CONVERSATION)
     call, late = (tool(name, start_ns=1_500, end_ns=1_600, **inside(root)) for name in ("search", "late"))
-    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **CONVERSATION)
     line.post(request(stray, service="shop"))
     line.wait(1.0)
     line.scoring[0].drop_trace(trace_id(1))
@@ -482,13 +480,13 @@ def test_a_request_is_scored_on_when_a_trace_of_its_session_was_forgotten(tmp_pa
     line.close()
 
 
-def test_a_root_that_is_a_component_too_does_not_leave_again_with_the_results_of_that_alone(tmp_path: Path) -> None:
+def test_a_root_that_is_also_a_component_is_not_exported_again_with_component_results_only(tmp_path: Path) -> None:
     def goldens() -> Goldens:
         return Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")])
 
     line = ScoringHarness(tmp_path, goldens=goldens(), **HELD)
-    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
-    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    stray = tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **CONVERSATION)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **CONVERSATION)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
     line.post(request(stray, service="shop"))
     line.wait(0.2)

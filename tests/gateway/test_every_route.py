@@ -28,8 +28,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 NOWHERE = ("/", "/nowhere", "/v1", "/v1/", "/v1/traces/", "/v1/nowhere", "/api", "//v1/traces", "/healthz/", "/HEALTHZ")
 UNKNOWN_CALLS = ("/opentelemetry.proto.collector.trace.v1.TraceService/Import", "/grpc.health.v1.Health/Check", "/a/b")
 GUARDED = Authorizer(ingest_tokens=("in",), read_tokens=("out",))
-OF_THE_ENTRANCE = (200, 303, 401, 404, 405)
-"""The paths of the login and of static files, which contain no data of runs."""
+LOGIN_STATUSES = (200, 303, 401, 404, 405)
+"""The statuses of the login paths and static files, which contain no data of runs."""
 
 
 async def figures(request: Request) -> Response:
@@ -52,7 +52,7 @@ def guarded(open_doors: OpenDoors, tmp_path: Path) -> Iterator[RunningReceivers]
 
 
 def paths(receivers: RunningReceivers) -> list[str]:
-    """Yields every path, with values for its parameters, and some unknown paths."""
+    """Returns every path, with values for its parameters, and some unknown paths."""
     made = [
         "/".join("1" if part.startswith("{") else part for part in route.path.split("/"))
         for route in receivers.app.routes
@@ -60,7 +60,7 @@ def paths(receivers: RunningReceivers) -> list[str]:
     return [*dict.fromkeys(made), *NOWHERE]
 
 
-def test_the_list_is_of_all_routes(guarded: RunningReceivers) -> None:
+def test_the_tested_paths_include_every_route(guarded: RunningReceivers) -> None:
     listed = paths(guarded)
     assert {"/v1/traces", "/v1/logs", "/v1/metrics", "/healthz", "/readyz", "/metrics"} < set(listed)
     assert {"/api/v1/runs", "/runs/1", "/goldens/1", "/uncovered", "/news", "/trend", "/enter"} < set(listed)
@@ -74,14 +74,14 @@ def test_every_path_needs_a_token(guarded: RunningReceivers, method: str) -> Non
         if path in PUBLIC_PATHS:
             assert reply.status in (200, 405)
         elif is_login_path(path):
-            assert reply.status in OF_THE_ENTRANCE
+            assert reply.status in LOGIN_STATUSES
         else:
             assert (path, reply.status, reply.headers.get("www-authenticate")) == (path, 401, "Bearer")
             assert guarded.ask(method, path, authorization="Bearer nonsense").status == 401
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_path_needs_a_token_of_its_own_kind(guarded: RunningReceivers, method: str) -> None:
+def test_every_path_needs_a_token_with_its_permission(guarded: RunningReceivers, method: str) -> None:
     for path in paths(guarded):
         if path in PUBLIC_PATHS or is_login_path(path):
             continue
@@ -99,13 +99,13 @@ def call(receivers: RunningReceivers, method: str, *metadata: tuple[str, str]) -
     return grpc.StatusCode.OK
 
 
-def test_every_call_needs_a_token(guarded: RunningReceivers) -> None:
+def test_every_grpc_call_needs_a_token(guarded: RunningReceivers) -> None:
     for method in (*rpc.EXPORT_METHODS, *UNKNOWN_CALLS):
         assert call(guarded, method) is grpc.StatusCode.UNAUTHENTICATED
         assert call(guarded, method, ("authorization", "Bearer nonsense")) is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_every_call_needs_a_token_of_its_own_kind(guarded: RunningReceivers) -> None:
+def test_every_grpc_call_needs_a_token_with_its_permission(guarded: RunningReceivers) -> None:
     for method in rpc.EXPORT_METHODS:
         assert call(guarded, method, ("authorization", "Bearer out")) is grpc.StatusCode.PERMISSION_DENIED
         assert call(guarded, method, ("authorization", "bearer in")) is grpc.StatusCode.OK
@@ -114,7 +114,7 @@ def test_every_call_needs_a_token_of_its_own_kind(guarded: RunningReceivers) -> 
         assert call(guarded, method, ("authorization", f"Bearer {right}")) is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_nothing_is_acknowledged_without_a_token(guarded: RunningReceivers) -> None:
+def test_a_request_without_a_token_is_not_written_to_the_journal(guarded: RunningReceivers) -> None:
     assert guarded.post(export_request()).status == 401
     assert guarded.entries() == []
     assert guarded.post(export_request(), authorization="Bearer in").status == 200
@@ -123,7 +123,7 @@ def test_nothing_is_acknowledged_without_a_token(guarded: RunningReceivers) -> N
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("path", ["/api/v1/openapi.json", "/metrics"])
-def test_an_answer_keeps_its_turn_until_it_is_sent(
+def test_a_response_occupies_its_slot_until_it_is_sent(
     open_doors: OpenDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """A client that requests much and reads nothing has at most one response in memory per slot."""

@@ -41,7 +41,7 @@ def test_an_accepted_request_is_answered_without_a_partial_success(signal):
 
 @pytest.mark.parametrize("signal", RESPONSES)
 @pytest.mark.parametrize("answer", [ExportResponse(200, "no ids", rejected=3), ExportResponse(200, "take care")])
-def test_a_partial_success_says_how_many_and_why_in_every_writing(signal, answer):
+def test_a_partial_success_has_the_count_and_the_message_in_every_encoding(signal, answer):
     response, field = RESPONSES[signal]
     _, _, body = http_response(answer, signal, "protobuf")
     partial = response.FromString(body).partial_success
@@ -51,7 +51,7 @@ def test_a_partial_success_says_how_many_and_why_in_every_writing(signal, answer
     assert grpc_response(answer, signal) == (0, "", body, ())
 
 
-def test_json_has_camel_case_names_and_an_int64_as_text():
+def test_json_has_camel_case_names_and_int64_as_a_string():
     _, _, body = http_response(ExportResponse(200, "no ids", rejected=3), "traces", "json")
     assert json.loads(body) == {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "no ids"}}
 
@@ -63,7 +63,7 @@ def test_json_has_camel_case_names_and_an_int64_as_text():
         (500, 13), (503, 14), (418, 3), (507, 2),
     ],
 )  # fmt: skip
-def test_a_refusal_is_a_status_in_the_media_of_the_request(status, code):
+def test_a_refusal_is_a_status_in_the_media_type_of_the_request(status, code):
     answer = ExportResponse(status, "größer")
     got, headers, body = http_response(answer, "logs", "protobuf")
     assert (got, headers) == (status, {"Content-Type": "application/x-protobuf"})
@@ -75,7 +75,7 @@ def test_a_refusal_is_a_status_in_the_media_of_the_request(status, code):
 
 
 @pytest.mark.parametrize(("seconds", "header"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (2.5, "3")])
-def test_when_to_come_again_is_in_whole_seconds_over_http_and_exact_over_grpc(seconds, header):
+def test_retry_after_is_rounded_up_to_seconds_over_http_and_exact_over_grpc(seconds, header):
     answer = ExportResponse(429, "busy", retry_after=seconds, limit="max_requests")
     _, headers, _ = http_response(answer, "traces", "protobuf")
     assert headers["Retry-After"] == header
@@ -87,7 +87,7 @@ def test_when_to_come_again_is_in_whole_seconds_over_http_and_exact_over_grpc(se
     assert retry.retry_delay.ToNanoseconds() == seconds * 1e9
 
 
-def test_what_is_too_large_always_will_be():
+def test_a_request_that_is_too_large_is_not_retryable():
     refusal = too_large("max_spans", "too many")
     assert refusal.response == ExportResponse(413, "too many", limit="max_spans")
     assert "Retry-After" not in http_response(refusal.response, "traces", "json")[1]
@@ -97,12 +97,12 @@ def test_what_is_too_large_always_will_be():
 
 
 @pytest.mark.parametrize("text", ["gzip\r\nSet-Cookie: a", "x" * 1000, "\ud800\0", "ü" * 1000, "'"])
-def test_a_quote_is_short_and_printable(text):
+def test_quoted_input_is_short_and_printable(text):
     told = quote_input(text)
     assert told.isascii()
     assert told.isprintable()
     assert len(told) <= 202
 
 
-def test_a_short_quote_is_whole():
+def test_short_input_is_quoted_completely():
     assert quote_input("br") == "'br'"

@@ -31,7 +31,7 @@ from support.gateway_receivers import OpenDoors, RunningReceivers
 
 NUMBER = 1_000
 
-Making = Callable[[str], Any]
+ExporterFactory = Callable[[str], Any]
 """Creates the exporter of a signal."""
 
 
@@ -90,12 +90,12 @@ def assert_all_arrived(receivers: RunningReceivers) -> None:
     assert set(arrived["metrics"]) >= {"things"}
 
 
-def over_http(receivers: RunningReceivers, **options: Any) -> Making:
+def over_http(receivers: RunningReceivers, **options: Any) -> ExporterFactory:
     kinds = {"traces": HttpSpans, "logs": HttpLogs, "metrics": HttpMetrics}
     return lambda signal: kinds[signal](endpoint=f"{receivers.url}/v1/{signal}", **options)
 
 
-def over_grpc(receivers: RunningReceivers, **options: Any) -> Making:
+def over_grpc(receivers: RunningReceivers, **options: Any) -> ExporterFactory:
     kinds = {"traces": GrpcSpans, "logs": GrpcLogs, "metrics": GrpcMetrics}
     secure = "https" if receivers.tls else "http"
     return lambda signal: kinds[signal](endpoint=f"{secure}://localhost:{receivers.grpc_port}", **options)
@@ -107,7 +107,9 @@ def guarded(open_doors: OpenDoors) -> RunningReceivers:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_everything_arrives_over_http(receivers: RunningReceivers, compression: Compression) -> None:
+def test_all_signals_arrive_over_http_with_each_compression(
+    receivers: RunningReceivers, compression: Compression
+) -> None:
     emit_all(over_http(receivers, compression=compression))
     assert_all_arrived(receivers)
 
@@ -115,19 +117,21 @@ def test_everything_arrives_over_http(receivers: RunningReceivers, compression: 
 @pytest.mark.parametrize(
     "compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip, grpc.Compression.Deflate]
 )
-def test_everything_arrives_over_grpc(receivers: RunningReceivers, compression: grpc.Compression) -> None:
+def test_all_signals_arrive_over_grpc_with_each_compression(
+    receivers: RunningReceivers, compression: grpc.Compression
+) -> None:
     emit_all(over_grpc(receivers, compression=compression))
     assert_all_arrived(receivers)
 
 
-def test_everything_arrives_with_a_token(guarded: RunningReceivers) -> None:
+def test_spans_and_logs_arrive_with_a_valid_token(guarded: RunningReceivers) -> None:
     emit_spans(over_http(guarded, headers={"Authorization": "Bearer secret"})("traces"))
     emit_logs(over_grpc(guarded, headers={"authorization": "Bearer old"})("logs"))
     arrived = names(guarded)
     assert (len(arrived["traces"]), len(arrived["logs"])) == (NUMBER, NUMBER)
 
 
-def test_nothing_arrives_without_one_and_the_application_is_told(
+def test_nothing_arrives_without_a_token_and_the_exporters_log_the_error(
     guarded: RunningReceivers, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -139,7 +143,7 @@ def test_nothing_arrives_without_one_and_the_application_is_told(
 
 
 @pytest.mark.needs("openssl")
-def test_everything_arrives_over_tls(
+def test_spans_and_logs_arrive_over_tls(
     open_doors: OpenDoors, certificate: TlsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):

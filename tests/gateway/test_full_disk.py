@@ -19,7 +19,7 @@ from support.gateway_agent_runs import GOLDENS, request
 from support.gateway_process import Gateway, eventually, serving
 from support.recording_backend import back_end
 
-MOST = 400
+MAX_POSTS = 400
 """Number of requests of about 100 kB after which a full disk must be detected."""
 JOURNAL_BYTES = 2_000_000
 SMALL = {
@@ -31,7 +31,7 @@ SMALL = {
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux, where files of another process can be bounded")
-def test_a_disk_without_room_is_told_to_clients_and_when_there_is_room_again_all_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_is_answered_503_and_the_gateway_resumes_when_there_is_space(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     draw = random.Random(1)
     runs = []
@@ -51,7 +51,7 @@ def test_a_disk_without_room_is_told_to_clients_and_when_there_is_room_again_all
 
         assert post() == 200
         _bound_files(gateway, 4096)
-        assert next(status for _ in range(MOST) if (status := post()) != 200) == 503
+        assert next(status for _ in range(MAX_POSTS) if (status := post()) != 200) == 503
         assert gateway.post(request(0, draw).bodies[0])[0] == 503
         _bound_files(gateway, None)
         eventually(lambda: post() == 200, lambda: gateway.log)
@@ -59,7 +59,7 @@ def test_a_disk_without_room_is_told_to_clients_and_when_there_is_room_again_all
         eventually(lambda: {*runs} <= _passed(gateway), lambda: gateway.log)
 
 
-def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed_on(tmp_path: Path) -> None:
+def test_a_full_journal_is_answered_503_and_accepted_requests_are_scored_and_forwarded(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     draw = random.Random(2)
     with back_end() as behind:
@@ -67,12 +67,12 @@ def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed
         options = ("--goldens", "goldens.yaml", "--grace", "1", "--forward", behind.address)
         with serving(tmp_path, *options, environment=SMALL) as gateway:
             began = time.monotonic()
-            bodies = _filled(gateway, draw)
+            bodies = _fill_journal(gateway, draw)
             for _ in range(20):
                 status, headers, _ = _ask(gateway, "POST", "/v1/traces", request(0, draw).bodies[0])
                 assert (status, headers["Retry-After"]) == (503, "5")
             eventually(lambda: bodies.keys() <= _passed(gateway), lambda: gateway.log)
-            eventually(lambda: bodies.keys() <= {*_told(gateway)}, lambda: gateway.log)
+            eventually(lambda: bodies.keys() <= {*_runs_with_results(gateway)}, lambda: gateway.log)
             eventually(lambda: _ask(gateway, "GET", "/readyz")[0] == 503, lambda: gateway.log)
             _, headers, why = _ask(gateway, "GET", "/readyz")
             assert headers["Retry-After"] == "5"
@@ -89,8 +89,8 @@ def test_a_full_journal_is_told_to_clients_and_what_it_took_is_scored_and_handed
                 assert (run["evaluation_count"], run["verdict"]) == (1, "pass")
 
 
-def _filled(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
-    """Post until even the smallest request is refused. Returns the accepted bodies by run."""
+def _fill_journal(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
+    """Posts until even the smallest request is refused. Returns the accepted bodies by run."""
     taken: dict[str, bytes] = {}
     for filler in (30_000, 10_000, 1_000, 0):
         while True:
@@ -104,7 +104,7 @@ def _filled(gateway: Gateway, draw: random.Random) -> dict[str, bytes]:
     return taken
 
 
-def _told(gateway: Gateway) -> Iterator[str]:
+def _runs_with_results(gateway: Gateway) -> Iterator[str]:
     """Returns the runs with results in the journal."""
     journal = Journal(gateway.data / "journal" / "0.db", max_bytes=JOURNAL_BYTES, attach=True)
     try:
@@ -132,7 +132,7 @@ def _ask(gateway: Gateway, method: str, path: str, body: bytes | None = None) ->
 
 
 def _bound_files(gateway: Gateway, size: int | None) -> None:
-    """Limit the size of the files of the gateway: writes beyond it fail, as on a full disk."""
+    """Limits the size of the files of the gateway: writes beyond it fail, as on a full disk."""
     import resource  # not available on Windows
 
     bound = resource.RLIM_INFINITY if size is None else size

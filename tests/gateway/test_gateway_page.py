@@ -29,7 +29,7 @@ BLOCKS = list(blocks(PAGE))
 COMMANDS = [command for block in BLOCKS if block.language == "console" for command in commands(block.text)]
 
 
-def test_its_tables_are_those_of_the_code() -> None:
+def test_the_tables_of_the_page_are_current() -> None:
     """`make docs` generates them."""
     generator = runpy.run_path(str(ROOT / "docs" / "generate_gateway.py"))
     assert generator["page"](PAGE) == PAGE
@@ -37,7 +37,7 @@ def test_its_tables_are_those_of_the_code() -> None:
 
 
 @pytest.mark.needs("curl", "python3")
-def test_spans_that_are_posted_as_it_shows_give_the_run_that_it_shows(tmp_path: Path) -> None:
+def test_the_posted_example_spans_give_the_run_on_the_page(tmp_path: Path) -> None:
     for name in ("goldens.yaml", "spans.json"):
         (tmp_path / name).write_text(_file(name).text, encoding="utf-8")
     start = next(command.text for command in COMMANDS if command.text.startswith("goldspan serve"))
@@ -48,7 +48,7 @@ def test_spans_that_are_posted_as_it_shows_give_the_run_that_it_shows(tmp_path: 
 
 
 @pytest.mark.e2e
-def test_of_that_run_a_back_end_gets_what_it_shows(tmp_path: Path) -> None:
+def test_a_back_end_receives_the_event_on_the_page_for_the_example_spans(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(_file("goldens.yaml").text, encoding="utf-8")
     with (
         back_end() as behind,
@@ -83,7 +83,7 @@ def _run(command: str, gateway: Gateway) -> str:
 @pytest.mark.parametrize(
     "command", [each.text for each in COMMANDS if each.text.startswith("goldspan serve") and not each.shown]
 )
-def test_a_command_that_it_shows_is_one_that_the_gateway_takes(
+def test_the_gateway_accepts_every_command_on_the_page(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -91,7 +91,7 @@ def test_a_command_that_it_shows_is_one_that_the_gateway_takes(
     assert done.exit_code == 0, done.output
 
 
-def test_its_example_of_back_ends_is_read_and_every_key_of_one_is_told(
+def test_the_example_of_back_ends_is_valid_and_the_table_lists_every_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_its_example_of_back_ends_is_read_and_every_key_of_one_is_told(
     assert told == {field.name for field in fields(Backend)} - {"insecure"}
 
 
-def test_the_collector_that_it_shows_is_the_one_in_deploy() -> None:
+def test_the_collector_on_the_page_matches_the_one_in_deploy() -> None:
     shown: Any = next(yaml.safe_load(block.text) for block in BLOCKS if "loadbalancing" in block.text)
     whole = yaml.safe_load((ROOT / "deploy" / "collector-in-front.yaml").read_text(encoding="utf-8"))
     there = whole["exporters"]["loadbalancing"]

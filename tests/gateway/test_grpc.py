@@ -57,7 +57,7 @@ def retry_after(error: grpc.RpcError) -> float | None:
     return None
 
 
-def peak() -> int:
+def peak_memory_mib() -> int:
     """Returns the peak memory of this process since the last call, in MiB."""
     status = Path("/proc/self/status").read_text()
     Path("/proc/self/clear_refs").write_text("5")
@@ -66,7 +66,7 @@ def peak() -> int:
     return int(found[1]) // 1024
 
 
-def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningReceivers) -> None:
+def test_an_acknowledged_request_is_in_the_journal_unchanged(receivers: RunningReceivers) -> None:
     assert export(receivers, SPANS) == b""
     [entry] = receivers.entries()
     assert (entry.signal, entry.media, entry.origin, entry.body) == ("traces", "protobuf", "received", SPANS)
@@ -75,27 +75,27 @@ def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningRe
 
 
 @pytest.mark.parametrize("compression", list(grpc.Compression))
-def test_messages_may_be_compressed(receivers: RunningReceivers, compression: grpc.Compression) -> None:
+def test_compressed_messages_are_accepted(receivers: RunningReceivers, compression: grpc.Compression) -> None:
     spans = export_request(200)
     assert export(receivers, spans, compression=compression) == b""
     assert [entry.body for entry in receivers.entries()] == [spans]
 
 
-def test_a_long_compressed_message_is_inflated_part_by_part(receivers: RunningReceivers) -> None:
+def test_a_long_compressed_message_is_decompressed_in_chunks(receivers: RunningReceivers) -> None:
     spans = export_request(1, random.Random(1).randbytes(500_000).hex())
     assert export(receivers, spans, compression=grpc.Compression.Gzip) == b""
     assert [entry.body for entry in receivers.entries()] == [spans]
 
 
 @pytest.mark.parametrize("level", range(10))
-def test_zlib_is_told_apart_at_each_of_its_levels(receivers: RunningReceivers, level: int) -> None:
+def test_zlib_is_detected_at_every_compression_level(receivers: RunningReceivers, level: int) -> None:
     """gRPC decompresses nothing here and does not report how a message was compressed."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, 15 if level % 2 else 9)
     assert export(receivers, compressor.compress(SPANS) + compressor.flush()) == b""
     assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningReceivers) -> None:
+def test_invalid_spans_are_reported_and_the_others_kept(receivers: RunningReceivers) -> None:
     answer = export(receivers, export_request(1, trace=0) + SPANS)
     assert ExportTraceServiceResponse.FromString(answer).partial_success.rejected_spans == 1
     assert len(receivers.entries()) == 1
@@ -104,7 +104,7 @@ def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningRec
 @pytest.mark.parametrize(
     "message", [b"\xff\xff", b"\n\x05x", gzip.compress(SPANS, mtime=0)[:-9], gzip.compress(b"\xff", mtime=0)]
 )
-def test_what_cannot_be_read_is_an_invalid_argument_and_not_to_be_sent_again(
+def test_an_unreadable_message_is_an_invalid_argument_without_retry_info(
     receivers: RunningReceivers, message: bytes
 ) -> None:
     error = refused(receivers, message)
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_an_invalid_argument_and_not_to_be_sent_again(
     assert receivers.entries() == []
 
 
-def test_an_empty_message_is_fine_and_leaves_nothing_behind(receivers: RunningReceivers) -> None:
+def test_an_empty_message_is_accepted_and_not_written(receivers: RunningReceivers) -> None:
     assert export(receivers, b"") == b""
     assert receivers.entries() == []
 
@@ -132,7 +132,7 @@ def test_other_methods_are_unimplemented(receivers: RunningReceivers) -> None:
         assert refused(receivers, b"", method).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -> None:
+def test_a_message_that_is_too_long_is_refused_without_retry_info(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     for message in (export_request(100), export_request(20_000)):
         error = refused(receivers, message)
@@ -144,26 +144,26 @@ def test_a_message_that_is_too_long_is_refused_for_good(open_doors: OpenDoors) -
     }  # gRPC itself refused the other
 
 
-def test_a_bomb_is_refused_with_little_memory(receivers: RunningReceivers) -> None:
+def test_a_decompression_bomb_is_refused_with_little_memory(receivers: RunningReceivers) -> None:
     packed = gzip.compress(b"\0" * (300 * MIB))
     refused(receivers, packed)
-    peak()
-    before = peak()
+    peak_memory_mib()
+    before = peak_memory_mib()
     error = refused(receivers, packed)
     assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
-    assert peak() - before < 40
+    assert peak_memory_mib() - before < 40
     assert export(receivers, SPANS) == b""
 
 
 @pytest.mark.e2e
-def test_one_that_grpc_itself_compressed_is_refused_too(receivers: RunningReceivers) -> None:
+def test_a_decompression_bomb_with_grpc_compression_is_refused(receivers: RunningReceivers) -> None:
     error = refused(receivers, b"\0" * (300 * MIB), compression=grpc.Compression.Gzip)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert receivers.receiver.bytes_in_flight == 0
     assert export(receivers, SPANS) == b""
 
 
-def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -> None:
+def test_a_call_without_a_message_ends_at_the_body_deadline(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(body_seconds=0.2))
     stopped = threading.Event()
 
@@ -181,18 +181,18 @@ def test_a_message_that_does_not_come_is_not_waited_for(open_doors: OpenDoors) -
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
 
-def silent(stopped: threading.Event) -> Iterator[bytes]:
+def slow_message(stopped: threading.Event) -> Iterator[bytes]:
     """The message of a slow client."""
     stopped.wait(30)
     yield SPANS
 
 
-def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors: OpenDoors) -> None:
+def test_a_message_waits_for_a_slot_until_others_have_arrived(open_doors: OpenDoors) -> None:
     """The size of a message is unknown before it arrives; their total is limited."""
     receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(receivers) as opened:
-        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
+        slow = [opened.stream_unary(TRACES).future(slow_message(stopped), timeout=30) for _ in range(2)]
         until(lambda: receivers.receiver.requests_in_flight == 2)
         third = opened.unary_unary(TRACES).future(SPANS, timeout=30)
         stopped.set()
@@ -200,13 +200,15 @@ def test_a_message_waits_for_its_turn_as_long_as_others_take_to_come(open_doors:
     assert len(receivers.entries()) == 3
 
 
-def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_gets_no_slot_is_refused_with_retry_info(
+    open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 0.1)
     monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 100)
     receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(receivers) as opened:
-        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
+        slow = [opened.stream_unary(TRACES).future(slow_message(stopped), timeout=30) for _ in range(2)]
         until(lambda: receivers.receiver.requests_in_flight == 2)
         error = refused(receivers, SPANS)
         assert (error.code(), retry_after(error)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, 1.0)
@@ -217,13 +219,13 @@ def test_who_gets_no_turn_is_told_when_to_come_again(open_doors: OpenDoors, monk
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
 
 
-def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_calls_lose_their_slot_to_a_waiting_call(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SLOT_WAIT_SECONDS", 30)
     monkeypatch.setattr(turns, "SLOW_MESSAGE_SECONDS", 0.1)
     receivers = open_doors(limits=ResourceLimits(max_received_bytes=2 * MIB, max_body_bytes=MIB))
     stopped = threading.Event()
     with channel(receivers) as opened:
-        idle = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(2)]
+        idle = [opened.stream_unary(TRACES).future(slow_message(stopped), timeout=30) for _ in range(2)]
         until(lambda: receivers.receiver.requests_in_flight == 2)
         assert export(receivers, SPANS) == b""
         stopped.set()
@@ -234,7 +236,7 @@ def test_calls_that_send_nothing_keep_nobody_out(open_doors: OpenDoors, monkeypa
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_received_bytes",): 1}
 
 
-def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors: OpenDoors) -> None:
+def test_a_call_beyond_max_requests_is_refused_with_retry_info(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_requests=1))
     with ThreadPoolExecutor(1) as pool, readers_busy(receivers):
         first = pool.submit(export, receivers, LONG_TO_READ)
@@ -247,11 +249,11 @@ def test_at_the_limit_of_requests_a_client_is_told_when_to_come_again(open_doors
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_requests",): 2}
 
 
-def test_calls_that_wait_for_their_message_leave_room_for_requests(open_doors: OpenDoors) -> None:
+def test_calls_without_a_message_do_not_count_towards_max_requests(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_requests=1))
     stopped = threading.Event()
     with channel(receivers) as opened:
-        slow = [opened.stream_unary(TRACES).future(silent(stopped), timeout=30) for _ in range(3)]
+        slow = [opened.stream_unary(TRACES).future(slow_message(stopped), timeout=30) for _ in range(3)]
         until(lambda: receivers.receiver.requests_in_flight == 3)
         assert export(receivers, SPANS) == b""
         for call in slow:
@@ -260,7 +262,7 @@ def test_calls_that_wait_for_their_message_leave_room_for_requests(open_doors: O
     until(lambda: receivers.receiver.requests_in_flight == 0)
 
 
-def test_a_client_that_gives_up_leaves_nothing_behind(receivers: RunningReceivers) -> None:
+def test_a_cancelled_call_releases_its_slot(receivers: RunningReceivers) -> None:
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
@@ -276,7 +278,7 @@ def test_a_client_that_gives_up_leaves_nothing_behind(receivers: RunningReceiver
     assert export(receivers, SPANS) == b""
 
 
-def test_a_connection_that_speaks_no_http_2_is_closed(open_doors: OpenDoors) -> None:
+def test_a_connection_without_http_2_is_closed(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(header_seconds=0.3))
     for sent in (b"", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP"):
         with socket.create_connection(("localhost", receivers.grpc_port), timeout=30) as connection:
@@ -286,7 +288,7 @@ def test_a_connection_that_speaks_no_http_2_is_closed(open_doors: OpenDoors) -> 
     assert export(receivers, SPANS) == b""
 
 
-def test_stopping_ends_calls_after_so_long(receivers: RunningReceivers) -> None:
+def test_stopping_ends_pending_calls_after_its_timeout(receivers: RunningReceivers) -> None:
     stopped = threading.Event()
 
     def never() -> Iterator[bytes]:
@@ -302,7 +304,7 @@ def test_stopping_ends_calls_after_so_long(receivers: RunningReceivers) -> None:
 
 
 @pytest.mark.needs("openssl")
-def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig) -> None:
+def test_requests_are_accepted_over_tls(open_doors: OpenDoors, certificate: TlsConfig) -> None:
     receivers = open_doors(tls=certificate)
     trusting = grpc.ssl_channel_credentials(certificate.cert_file.read_bytes())
     with grpc.secure_channel(f"localhost:{receivers.grpc_port}", trusting) as opened:
@@ -310,7 +312,7 @@ def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig) 
     assert len(receivers.entries()) == 1
 
 
-def test_a_port_that_is_taken_is_told(open_doors: OpenDoors) -> None:
+def test_an_occupied_port_is_a_configuration_error(open_doors: OpenDoors) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1, port {port}, for gRPC"):

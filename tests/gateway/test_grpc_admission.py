@@ -11,26 +11,26 @@ from goldspan.gateway.receivers import grpc
 from goldspan.gateway.receivers.grpc import GrpcAdmission, ReceiveSlot
 
 
-async def silent(turn: ReceiveSlot) -> None:
-    """Wait for a message that does not arrive."""
+async def hold_slot(turn: ReceiveSlot) -> None:
+    """Holds a slot for a message that does not arrive."""
     with turn:
         await asyncio.get_running_loop().create_future()
 
 
-async def waiting(asked: GrpcAdmission, *hosts: str) -> list[asyncio.Task[ReceiveSlot]]:
-    """Calls that wait for slots."""
+async def start_acquiring(asked: GrpcAdmission, *hosts: str) -> list[asyncio.Task[ReceiveSlot]]:
+    """Starts calls that wait for slots."""
     tasks = [asyncio.ensure_future(asked.acquire(host)) for host in hosts]
     await asyncio.sleep(0)
     return tasks
 
 
-def test_a_host_with_less_than_its_share_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_below_its_share_gets_the_next_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "SLOT_WAIT_SECONDS", 60)
 
     async def run() -> None:
         asked = GrpcAdmission(8, max_waiting=10)
         taken = [await asked.acquire("a") for _ in range(8)]
-        first, second, third = await waiting(asked, "a", "b", "a")
+        first, second, third = await start_acquiring(asked, "a", "b", "a")
         taken[0].release()
         taken[0].release()  # reported once
         assert (await second).host == "b"
@@ -42,7 +42,7 @@ def test_a_host_with_less_than_its_share_comes_first(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-def test_one_that_is_slow_makes_room_sooner_for_another_host_where_its_own_has_more_than_its_share(
+def test_a_slow_call_of_a_host_above_its_share_loses_its_slot_earlier_to_another_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(grpc, "SLOT_WAIT_SECONDS", 60)
@@ -51,9 +51,9 @@ def test_one_that_is_slow_makes_room_sooner_for_another_host_where_its_own_has_m
 
     async def run() -> None:
         asked = GrpcAdmission(4, max_waiting=10)
-        slow = [asyncio.ensure_future(silent(await asked.acquire(host))) for host in ("b", "a", "a", "c")]
+        slow = [asyncio.ensure_future(hold_slot(await asked.acquire(host))) for host in ("b", "a", "a", "c")]
         await asyncio.sleep(0)
-        [late] = await waiting(asked, "d")
+        [late] = await start_acquiring(asked, "d")
         assert (await late).host == "d"
         with pytest.raises(RequestRefused) as refused:
             await slow[1]
@@ -63,13 +63,13 @@ def test_one_that_is_slow_makes_room_sooner_for_another_host_where_its_own_has_m
     asyncio.run(run())
 
 
-def test_only_so_many_wait_and_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_waiting_calls_and_their_waiting_time_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "SLOT_WAIT_SECONDS", 0.3)
 
     async def run() -> None:
         asked = GrpcAdmission(1, max_waiting=1)
         taken = await asked.acquire("a")
-        [late] = await waiting(asked, "a")
+        [late] = await start_acquiring(asked, "a")
         with pytest.raises(RequestRefused):
             await asked.acquire("b")
         assert not late.done()
@@ -81,13 +81,13 @@ def test_only_so_many_wait_and_only_so_long(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(run())
 
 
-def test_a_call_that_is_given_up_leaves_no_turn_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_waiting_call_releases_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc, "SLOT_WAIT_SECONDS", 60)
 
     async def run() -> None:
         asked = GrpcAdmission(1, max_waiting=10)
         taken = await asked.acquire("a")
-        early, late = await waiting(asked, "a", "a")
+        early, late = await start_acquiring(asked, "a", "a")
         early.cancel()
         await asyncio.wait([early])
         taken.release()  # `late` has the slot
@@ -98,10 +98,10 @@ def test_a_call_that_is_given_up_leaves_no_turn_taken(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_a_call_that_is_cancelled_by_others_is_cancelled() -> None:
+def test_a_cancelled_call_raises_cancelled_error_and_releases_its_slot() -> None:
     async def run() -> None:
         asked = GrpcAdmission(1, max_waiting=1)
-        call = asyncio.ensure_future(silent(await asked.acquire("a")))
+        call = asyncio.ensure_future(hold_slot(await asked.acquire("a")))
         await asyncio.sleep(0)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -86,17 +86,17 @@ json_values = st.recursive(
 
 
 @given(signals, media, st.sampled_from([None, "br", *PACKERS]), st.binary(max_size=300))
-def test_noise_is_read_or_refused(signal, medium, encoding, body):
+def test_random_bytes_are_accepted_or_refused(signal, medium, encoding, body):
     outcome(signal, medium, encoding, body, STRICT)
 
 
 @given(signals, media, encodings, st.binary(max_size=300))
-def test_packed_noise_is_read_or_refused(signal, medium, encoding, body):
+def test_compressed_random_bytes_are_accepted_or_refused(signal, medium, encoding, body):
     outcome(signal, medium, encoding, PACKERS[encoding](body), STRICT)
 
 
 @given(signals, json_values, st.data())
-def test_a_document_with_anything_in_any_place_is_read_or_refused(signal, value, data):
+def test_a_document_with_any_value_in_any_place_is_accepted_or_refused(signal, value, data):
     made = document({"traces": request("a"), "logs": logs_request("a"), "metrics": metrics_request()}[signal])
     part: Any = made
     while isinstance(part, dict | list) and part:
@@ -109,7 +109,7 @@ def test_a_document_with_anything_in_any_place_is_read_or_refused(signal, value,
 
 
 @given(requests() | logs_requests(), signals, encodings, st.data())
-def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
+def test_a_corrupted_request_is_accepted_or_refused(made, signal, encoding, data):
     body = bytearray(made.SerializeToString())
     for _ in range(data.draw(st.integers(0, 4))):
         if body:
@@ -120,7 +120,7 @@ def test_a_damaged_request_is_read_or_refused(made, signal, encoding, data):
 
 @given(st.integers(0, 5000), st.sampled_from(['{"a":', "[", '{"resourceSpans":[', '{"arrayValue":{"values":[']))
 @examples(0.3)
-def test_json_of_any_depth_is_read_or_refused(depth, opening):
+def test_json_of_any_depth_is_accepted_or_refused(depth, opening):
     closing = "".join({"{": "}", "[": "]"}[mark] for mark in reversed(opening) if mark in "{[")
     body = (opening * depth + "1" + closing * depth).encode()
     assert outcome("traces", "json", None, body, ResourceLimits()) in (200, 400)
@@ -146,7 +146,7 @@ TOKENS = (
 )  # fmt: skip
 
 
-def damaged(body: bytes, chance: random.Random) -> bytes:
+def corrupt(body: bytes, chance: random.Random) -> bytes:
     """Returns a corrupted body: truncated, repeated, overwritten or mixed."""
     for _ in range(chance.choice((0, 1, 1, 2, 3, 8))):
         at = chance.randrange(len(body) + 1)
@@ -174,19 +174,19 @@ def read_bodies(number: int, seed: int) -> Counter[int]:
     statuses = Counter[int]()
     for _ in range(number):
         signal, medium, body = chance.choice(good)
-        body = damaged(body, chance)
+        body = corrupt(body, chance)
         if chance.random() < 0.1:
             signal, medium = chance.choice(SIGNALS), chance.choice(MEDIA)
         encoding, pack = chance.choice(packers)
         sent = pack(body)
         if encoding != "identity" and chance.random() < 0.5:
-            sent = damaged(sent, chance)
+            sent = corrupt(sent, chance)
         encoding = chance.choice((encoding,) * 20 + ("br", "gzip", "zstd", "deflate"))
         statuses[outcome(signal, medium, encoding, sent, chance.choice((STRICT, ResourceLimits())))] += 1
     return statuses
 
 
-def test_a_few_thousand_bodies_are_read_or_refused():
+def test_a_few_thousand_corrupted_bodies_are_accepted_or_refused():
     assert set(read_bodies(3000, 1)) == {200, 400, 413, 415}
 
 
@@ -233,7 +233,7 @@ HEAVY: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", HEAVY)
-def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(name):
+def test_json_that_exceeds_max_parsed_bytes_is_refused_before_parsing(name):
     body = HEAVY[name]()
     assert len(body) < ResourceLimits().max_inflated_bytes
     with pytest.raises(
@@ -245,7 +245,7 @@ def test_json_that_takes_hundreds_of_megabytes_once_parsed_is_refused_before(nam
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(("spans", "text"), [(20_000, "value"), (12_000, "\U0001f300")])
-def test_exports_of_usual_spans_are_taken(spans, text):
+def test_large_exports_of_usual_spans_are_accepted(spans, text):
     body = exported(spans, text=text)
     assert validate_request("traces", "json", body, ResourceLimits(), partitioned=False).item_count == spans
 
@@ -268,7 +268,7 @@ def print_growth(*paths: str) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform != "linux", reason="counted in KiB on Linux only")
-def test_eight_heavy_documents_at_once_take_the_memory_of_one(tmp_path):
+def test_concurrent_heavy_documents_take_the_memory_of_one(tmp_path):
     (tmp_path / "taken").write_bytes(exported(12_000))
     (tmp_path / "refused").write_bytes(HEAVY["nested objects with emoji in their keys"]())
     code = "import runpy, sys; runpy.run_path(sys.argv[1])['print_growth'](*sys.argv[2:])"
@@ -285,7 +285,7 @@ def test_eight_heavy_documents_at_once_take_the_memory_of_one(tmp_path):
 
 @pytest.mark.stress
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no resource module on Windows")
-def test_a_million_bodies_are_read_or_refused_and_memory_stays() -> None:
+def test_a_million_corrupted_bodies_are_accepted_or_refused_with_bounded_memory() -> None:
     statuses = read_bodies(min(BODIES, 10_000), 2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     for seed in range(10):

@@ -30,7 +30,7 @@ DOCUMENT = json.dumps(
 ).encode()
 
 
-def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningReceivers) -> None:
+def test_an_acknowledged_request_is_in_the_journal_unchanged(receivers: RunningReceivers) -> None:
     reply = receivers.post(SPANS)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["content-type"] == "application/x-protobuf"
@@ -38,7 +38,7 @@ def test_what_was_acknowledged_is_in_the_journal_as_it_came(receivers: RunningRe
     assert (entry.signal, entry.media, entry.origin, entry.body) == ("traces", "protobuf", "received", SPANS)
 
 
-def test_json_is_answered_in_json_and_kept_as_it_came(receivers: RunningReceivers) -> None:
+def test_json_is_answered_in_json_and_stored_unchanged(receivers: RunningReceivers) -> None:
     reply = receivers.post(DOCUMENT, media="application/json")
     assert (reply.status, reply.headers["content-type"], reply.body) == (200, "application/json", b"{}")
     [entry] = receivers.entries()
@@ -55,7 +55,7 @@ def test_json_is_answered_in_json_and_kept_as_it_came(receivers: RunningReceiver
         ("APPLICATION/JSON ; q=1", DOCUMENT),
     ],
 )
-def test_a_media_type_is_read_without_parameters_and_whatever_its_letters(
+def test_a_media_type_is_case_insensitive_and_may_have_parameters(
     receivers: RunningReceivers, media: str, body: bytes
 ) -> None:
     assert receivers.post(body, media=media).status == 200
@@ -70,7 +70,7 @@ def test_other_media_types_are_answered_415_with_a_status_in_json(receivers: Run
     assert receivers.entries() == []
 
 
-def test_without_a_media_type_it_is_the_same(receivers: RunningReceivers) -> None:
+def test_a_request_without_a_media_type_is_answered_415(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(whole(SPANS, media=""))
     assert wire.reply().status == 415
@@ -86,12 +86,12 @@ def test_without_a_media_type_it_is_the_same(receivers: RunningReceivers) -> Non
         ("identity", SPANS),
     ],
 )
-def test_bodies_may_be_compressed(receivers: RunningReceivers, encoding: str, encoded: bytes) -> None:
+def test_compressed_bodies_are_accepted(receivers: RunningReceivers, encoding: str, encoded: bytes) -> None:
     assert receivers.post(encoded, content_encoding=encoding).status == 200
     assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_two_layers_of_compression_are_one_too_many_however_they_are_written(receivers: RunningReceivers) -> None:
+def test_two_layers_of_compression_are_answered_415(receivers: RunningReceivers) -> None:
     twice = gzip.compress(gzip.compress(SPANS))
     assert receivers.post(twice, content_encoding="gzip, gzip").status == 415
     wire = receivers.wire()
@@ -99,7 +99,7 @@ def test_two_layers_of_compression_are_one_too_many_however_they_are_written(rec
     assert wire.reply().status == 415
 
 
-def test_what_cannot_be_read_is_answered_400_in_the_media_of_the_request(receivers: RunningReceivers) -> None:
+def test_an_unreadable_body_is_answered_400_in_the_media_type_of_the_request(receivers: RunningReceivers) -> None:
     reply = receivers.post(b"\xff\xff\xff")
     assert (reply.status, reply.headers["content-type"]) == (400, "application/x-protobuf")
     assert Status.FromString(reply.body).code == 3
@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_answered_400_in_the_media_of_the_request(receive
     assert (reply.status, reply.headers["content-type"], json.loads(reply.body)["code"]) == (400, "application/json", 3)
 
 
-def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningReceivers) -> None:
+def test_invalid_spans_are_reported_and_the_others_kept(receivers: RunningReceivers) -> None:
     reply = receivers.post(export_request(1, trace=0) + SPANS)
     assert reply.status == 200
     partial = ExportTraceServiceResponse.FromString(reply.body).partial_success
@@ -119,14 +119,14 @@ def test_spans_that_are_wrong_are_told_and_the_others_kept(receivers: RunningRec
 
 
 @pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs", "/v1/metrics"])
-def test_a_request_without_items_is_fine_and_leaves_nothing_behind(receivers: RunningReceivers, path: str) -> None:
+def test_a_request_without_items_is_accepted_and_not_written(receivers: RunningReceivers, path: str) -> None:
     assert receivers.post(b"", path).status == 200
     assert receivers.post(b"{}", path, "application/json").status == 200
     assert receivers.entries() == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_answered_405_and_told_which_to_use(receivers: RunningReceivers, method: str) -> None:
+def test_other_methods_are_answered_405_with_the_allowed_method(receivers: RunningReceivers, method: str) -> None:
     for path, allowed in (("/v1/traces", "POST"), ("/v1/logs", "POST")):
         reply = receivers.ask(method, path)
         assert (reply.status, reply.headers["allow"]) == (405, allowed)
@@ -140,7 +140,7 @@ def test_other_paths_are_answered_404_with_a_hint(receivers: RunningReceivers) -
         assert "/v1/traces" in json.loads(reply.body)["message"]
 
 
-def test_no_page_of_others_is_given_leave(receivers: RunningReceivers) -> None:
+def test_no_response_allows_cross_origin_requests(receivers: RunningReceivers) -> None:
     """A browser sends a preflight request; no response permits the request."""
     asked = {"origin": "http://localhost:" + str(receivers.http.port), "access_control_request_method": "POST"}
     for reply in (
@@ -152,7 +152,7 @@ def test_no_page_of_others_is_given_leave(receivers: RunningReceivers) -> None:
     assert receivers.post(SPANS, origin="https://evil.example").status == 403
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(receivers: RunningReceivers) -> None:
+def test_every_response_has_the_security_headers(receivers: RunningReceivers) -> None:
     for reply in (
         receivers.post(SPANS),
         receivers.post(b"\xff"),
@@ -166,7 +166,7 @@ def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(receivers
     assert "frame-ancestors 'none'" in receivers.ask("GET", "/healthz").headers["content-security-policy"]
 
 
-def test_routes_of_others_keep_their_own_headers_and_fail_without_telling(
+def test_added_routes_keep_their_headers_and_their_errors_are_not_disclosed(
     open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def page(request: Request) -> Response:
@@ -184,7 +184,7 @@ def test_routes_of_others_keep_their_own_headers_and_fail_without_telling(
     assert _guard.failure_counts["answer a request"] == 1
 
 
-def test_an_answer_that_had_begun_is_cut_off_where_its_route_fails(
+def test_a_started_response_is_aborted_if_its_route_fails(
     open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
@@ -202,7 +202,7 @@ def test_an_answer_that_had_begun_is_cut_off_where_its_route_fails(
         pass
 
 
-def test_probes_say_whether_it_lives_and_whether_it_wants_work(receivers: RunningReceivers) -> None:
+def test_probes_report_liveness_and_readiness(receivers: RunningReceivers) -> None:
     assert (receivers.ask("GET", "/healthz").status, receivers.ask("HEAD", "/readyz").status) == (200, 200)
     receivers.why_not_ready = "the store is locked"
     reply = receivers.ask("GET", "/readyz")
@@ -210,13 +210,13 @@ def test_probes_say_whether_it_lives_and_whether_it_wants_work(receivers: Runnin
     assert receivers.ask("GET", "/healthz").status == 200
 
 
-def test_a_name_that_is_not_the_gateways_is_refused(receivers: RunningReceivers) -> None:
+def test_a_request_with_an_unknown_host_is_refused(receivers: RunningReceivers) -> None:
     assert receivers.post(SPANS, host="evil.example").status == 403
     assert receivers.post(SPANS, host="127.0.0.1:99999").status == 200
     assert receivers.ask("GET", "/healthz", host="10.0.0.1").status == 200
 
 
-def test_a_token_is_asked_for_in_the_media_of_the_request(open_doors: OpenDoors) -> None:
+def test_a_missing_token_is_answered_401_in_the_media_type_of_the_request(open_doors: OpenDoors) -> None:
     receivers = open_doors(authority=Authorizer(ingest_tokens=("t",), allowed_hosts=LOOPBACK_HOSTS))
     reply = receivers.post(SPANS)
     assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
@@ -230,7 +230,7 @@ def test_a_token_is_asked_for_in_the_media_of_the_request(open_doors: OpenDoors)
 # Requests in chunks
 
 
-def test_a_chunked_body_is_read_to_its_end(receivers: RunningReceivers) -> None:
+def test_a_chunked_body_is_read_completely(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"))
     for at in range(0, len(SPANS), 50):
@@ -241,7 +241,7 @@ def test_a_chunked_body_is_read_to_its_end(receivers: RunningReceivers) -> None:
     assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_a_compressed_body_is_inflated_as_it_comes_byte_for_byte(receivers: RunningReceivers) -> None:
+def test_a_compressed_body_is_decompressed_from_single_bytes(receivers: RunningReceivers) -> None:
     encoded = gzip.compress(SPANS)
     wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(encoded)}", "content-encoding: gzip"))
@@ -250,7 +250,7 @@ def test_a_compressed_body_is_inflated_as_it_comes_byte_for_byte(receivers: Runn
     assert [entry.body for entry in receivers.entries()] == [SPANS]
 
 
-def test_requests_sent_ahead_are_answered_in_their_order(receivers: RunningReceivers) -> None:
+def test_pipelined_requests_are_answered_in_order(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     bodies = [export_request(1, f"span {number}") for number in range(20)]
     wire.send(b"".join([*(whole(body) for body in bodies), whole(b"\xff"), head("/healthz", method="GET", media="")]))
@@ -258,7 +258,7 @@ def test_requests_sent_ahead_are_answered_in_their_order(receivers: RunningRecei
     assert [entry.body for entry in receivers.entries()] == bodies
 
 
-def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: OpenDoors) -> None:
+def test_expect_100_continue_is_answered_100_or_413(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", "expect: 100-continue"))
@@ -271,7 +271,7 @@ def test_who_asks_before_sending_is_told_to_go_on_or_not_to_begin(open_doors: Op
     assert wire.is_closed()
 
 
-def test_a_body_that_is_too_long_is_refused_before_it_is_sent(open_doors: OpenDoors) -> None:
+def test_a_body_whose_content_length_is_too_long_is_refused_before_it_arrives(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1001"))
@@ -282,7 +282,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_sent(open_doors: OpenDo
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("max_body_bytes",): 1}
 
 
-def test_a_body_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long(open_doors: OpenDoors) -> None:
+def test_a_chunked_body_is_refused_once_it_is_too_long(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_body_bytes=1_000))
     wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"))
@@ -290,7 +290,7 @@ def test_a_body_that_does_not_say_how_long_it_is_is_refused_once_it_is_too_long(
     assert wire.reply().status == 413
 
 
-def test_a_body_that_does_not_come_is_answered_408_and_its_connection_closed(open_doors: OpenDoors) -> None:
+def test_an_incomplete_body_is_answered_408_and_its_connection_closed(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(body_seconds=0.2))
     wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 100"), b"x")
@@ -302,7 +302,7 @@ def test_a_body_that_does_not_come_is_answered_408_and_its_connection_closed(ope
     assert receivers.count(semconv.GATEWAY_REFUSED, "limit") == {("body_seconds",): 1}
 
 
-def test_a_client_that_goes_away_half_way_leaves_nothing_behind(receivers: RunningReceivers) -> None:
+def test_an_aborted_request_is_not_written_and_releases_its_bytes(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1000"), SPANS)
     until(lambda: receivers.receiver.requests_in_flight == 1)
@@ -313,7 +313,7 @@ def test_a_client_that_goes_away_half_way_leaves_nothing_behind(receivers: Runni
     assert receivers.post(SPANS).status == 200
 
 
-def test_a_large_body_is_read_beside_the_loop(receivers: RunningReceivers) -> None:
+def test_a_large_compressed_body_is_accepted(receivers: RunningReceivers) -> None:
     body = export_request(1, "x" * 2_000_000)
     assert (
         receivers.post(gzip.compress(body + export_request(5_000, "a longer name")), content_encoding="gzip").status
@@ -323,7 +323,7 @@ def test_a_large_body_is_read_beside_the_loop(receivers: RunningReceivers) -> No
     assert entry.body.startswith(body)
 
 
-def test_a_bomb_is_refused_and_the_next_request_served(receivers: RunningReceivers) -> None:
+def test_a_decompression_bomb_is_refused_and_the_next_request_accepted(receivers: RunningReceivers) -> None:
     bomb = gzip.compress(b"\0" * 80_000_000)
     assert receivers.post(bomb, content_encoding="gzip").status == 413
     assert receivers.post(SPANS).status == 200

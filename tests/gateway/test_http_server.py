@@ -47,15 +47,15 @@ SPANS = export_request(3)
 GET = head("/healthz", method="GET", media="")
 LONG = b"x" * 50_000_000 + b"!"
 LARGE = Route("/long", lambda request: PlainTextResponse(LONG))
-HASTY = ResourceLimits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
+SHORT_DEADLINES = ResourceLimits(header_seconds=0.2, keep_alive_seconds=0.3, body_seconds=5)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
-def hasty(request: pytest.FixtureRequest, open_doors: OpenDoors) -> RunningReceivers:
+def short_deadlines(request: pytest.FixtureRequest, open_doors: OpenDoors) -> RunningReceivers:
     """Receivers with deadlines of some tenths of a second, on each of the two event loops."""
     if request.param == "asyncio":
-        return open_doors(limits=HASTY, routes=[LARGE], loop=asyncio.new_event_loop)
-    return open_doors(limits=HASTY, routes=[LARGE])
+        return open_doors(limits=SHORT_DEADLINES, routes=[LARGE], loop=asyncio.new_event_loop)
+    return open_doors(limits=SHORT_DEADLINES, routes=[LARGE])
 
 
 def refused(receivers: RunningReceivers) -> dict[str, int]:
@@ -67,15 +67,17 @@ def refused(receivers: RunningReceivers) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"P", GET[:-2], b"\r\n", GET[:-4] + b"\r\nx-slow: "])
-def test_a_connection_that_does_not_complete_its_headers_is_closed(hasty: RunningReceivers, sent: bytes) -> None:
-    wire = hasty.wire()
+def test_a_connection_that_does_not_complete_its_headers_is_closed(
+    short_deadlines: RunningReceivers, sent: bytes
+) -> None:
+    wire = short_deadlines.wire()
     wire.send(sent)
     assert wire.is_closed()
-    until(lambda: refused(hasty) == {"header_seconds": 1})
+    until(lambda: refused(short_deadlines) == {"header_seconds": 1})
 
 
-def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_slowly_sent_headers_do_not_keep_a_connection_open(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     stopped = threading.Event()
 
     def drip() -> None:
@@ -94,51 +96,53 @@ def test_a_drop_now_and_then_does_not_keep_a_connection_open(hasty: RunningRecei
 
 
 @pytest.mark.parametrize("sent", [b"P", b"\r\n", GET[:-2]])
-def test_neither_does_a_request_before_it(hasty: RunningReceivers, sent: bytes) -> None:
-    wire = hasty.wire()
+def test_incomplete_headers_after_a_request_do_not_keep_a_connection_open(
+    short_deadlines: RunningReceivers, sent: bytes
+) -> None:
+    wire = short_deadlines.wire()
     wire.send(GET)
     assert wire.reply().status == 200
     wire.send(sent)
     assert wire.is_closed()
 
 
-def test_an_idle_connection_is_closed_and_no_refusal(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_an_idle_connection_is_closed_and_not_counted_as_refused(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     wire.send(whole(SPANS))
     assert wire.reply().status == 200
     assert wire.is_closed()
-    assert refused(hasty) == {}
+    assert refused(short_deadlines) == {}
 
 
-def test_what_is_left_of_a_refused_body_is_dropped_only_for_so_long(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_the_rest_of_a_refused_body_is_discarded_only_until_a_deadline(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     wire.send(head("/v1/traces", "content-length: 1000000000"))
     assert wire.reply().status == 413
     wire.send(b"x" * 1_000)
     assert wire.is_closed()
-    until(lambda: refused(hasty) == {"max_body_bytes": 1})
+    until(lambda: refused(short_deadlines) == {"max_body_bytes": 1})
 
 
-def test_once_it_is_dropped_the_connection_goes_on_and_may_be_idle(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_a_connection_serves_requests_after_a_refused_body_is_discarded(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
     assert wire.reply().status == 415
     wire.send(b"x" * 10, GET)
     assert wire.reply().status == 200
     assert wire.is_closed()
-    assert refused(hasty) == {}
+    assert refused(short_deadlines) == {}
 
 
-def test_once_it_is_dropped_nothing_need_follow(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_a_connection_may_be_idle_after_a_refused_body_is_discarded(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     wire.send(head("/v1/traces", "content-length: 10", media="text/plain"))
     assert wire.reply().status == 415
     wire.send(b"x" * 10)
     assert wire.is_closed()
-    assert refused(hasty) == {}
+    assert refused(short_deadlines) == {}
 
 
-def test_a_body_sent_ahead_has_the_time_of_a_body(open_doors: OpenDoors) -> None:
+def test_a_pipelined_body_has_the_deadline_of_a_body(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(header_seconds=0.2))
     wire = receivers.wire()
     wire.send(GET + head("/v1/traces", f"content-length: {len(SPANS)}"))
@@ -161,16 +165,16 @@ def test_large_bodies_leave_their_connection_open(open_doors: OpenDoors) -> None
     assert [wire.reply().status for _ in range(3)] == [200] * 3
 
 
-def test_a_client_that_does_not_read_is_not_waited_for(hasty: RunningReceivers) -> None:
-    wire = hasty.wire()
+def test_a_client_that_reads_nothing_is_disconnected(short_deadlines: RunningReceivers) -> None:
+    wire = short_deadlines.wire()
     wire.send(head("/long", method="GET"))
-    until(lambda: hasty.http.open_connections == 1)
-    until(lambda: hasty.http.open_connections == 0)
+    until(lambda: short_deadlines.http.open_connections == 1)
+    until(lambda: short_deadlines.http.open_connections == 0)
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: Any) -> None:
+def test_a_client_that_reads_slowly_stays_connected(open_doors: OpenDoors, loop: Any) -> None:
     """Each chunk takes longer than the time after which a client that reads nothing is disconnected."""
     receivers = open_doors(limits=ResourceLimits(keep_alive_seconds=1.5), routes=[LARGE], loop=loop)
     wire = receivers.wire()
@@ -194,7 +198,9 @@ def test_a_client_that_reads_slowly_is_waited_for(open_doors: OpenDoors, loop: A
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_response_is_aborted_after_the_maximum_sending_time(
+    open_doors: OpenDoors, loop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_protocol, "MAX_SENDING_SECONDS", 0.3)
     receivers = open_doors(routes=[LARGE], loop=loop)
     wire = receivers.wire()
@@ -203,7 +209,7 @@ def test_but_not_for_ever(open_doors: OpenDoors, loop: Any, monkeypatch: pytest.
     until(lambda: receivers.http.open_connections == 0)
 
 
-def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
+def test_a_long_response_is_not_copied_to_the_write_buffer(open_doors: OpenDoors) -> None:
     """The server passes it to the system in chunks."""
     receivers = open_doors(routes=[LARGE])
     wires = [receivers.wire() for _ in range(5)]
@@ -215,14 +221,14 @@ def test_a_long_answer_is_not_in_memory_twice(open_doors: OpenDoors) -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_client_that_reads_all_of_it_gets_it(open_doors: OpenDoors, loop: Any) -> None:
+def test_a_long_response_is_sent_completely(open_doors: OpenDoors, loop: Any) -> None:
     receivers = open_doors(routes=[LARGE], loop=loop)
     wire = receivers.wire()
     wire.send(head("/long", method="GET"))
     assert len(wire.reply().body) == len(LONG)
 
 
-def test_slow_clients_leave_it_serving(open_doors: OpenDoors) -> None:
+def test_requests_are_answered_beside_many_slow_clients(open_doors: OpenDoors) -> None:
     receivers = open_doors()
     slow = [receivers.wire() for _ in range(300)]
     for number, wire in enumerate(slow):
@@ -246,7 +252,7 @@ def test_headers_that_are_too_long_are_answered_431(open_doors: OpenDoors) -> No
     assert refused(receivers) == {"max_header_bytes": 4}
 
 
-def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
+def test_endless_headers_are_cut_off(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_header_bytes=10_000))
     for start in (b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", b"GET /healthz HTTP/1.1\r\nx"):
         wire = receivers.wire()
@@ -255,7 +261,7 @@ def test_headers_that_have_no_end_are_cut_off(open_doors: OpenDoors) -> None:
     assert receivers.ask("GET", "/healthz").status == 200
 
 
-def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> None:
+def test_the_size_of_trailers_is_limited(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_header_bytes=2_000))
     wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"0\r\n")
@@ -265,7 +271,7 @@ def test_what_follows_a_chunked_body_is_bounded_too(open_doors: OpenDoors) -> No
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_follows_a_chunked_body_is_no_header(open_doors: OpenDoors, at_once: bool) -> None:
+def test_trailers_are_not_read_as_headers(open_doors: OpenDoors, at_once: bool) -> None:
     receivers = open_doors(authority=Authorizer(ingest_tokens=("t",)))
     chunks = b"%x\r\n%s\r\n0\r\n" % (len(SPANS), SPANS)
     wire = receivers.wire()
@@ -276,7 +282,7 @@ def test_what_follows_a_chunked_body_is_no_header(open_doors: OpenDoors, at_once
     assert len(receivers.entries()) == 1
 
 
-def test_only_chunks_are_taken_for_a_body_that_does_not_say_how_long_it_is(receivers: RunningReceivers) -> None:
+def test_chunked_is_the_only_accepted_transfer_encoding(receivers: RunningReceivers) -> None:
     for coding in ("gzip, chunked", "gzip", "identity"):
         wire = receivers.wire()
         wire.send(head("/v1/traces", f"transfer-encoding: {coding}"), b"0\r\n\r\n")
@@ -287,7 +293,7 @@ def test_only_chunks_are_taken_for_a_body_that_does_not_say_how_long_it_is(recei
     assert wire.reply().status == 200
 
 
-def test_what_is_not_http_is_answered_400_and_closed(receivers: RunningReceivers) -> None:
+def test_invalid_http_is_answered_400_and_closed(receivers: RunningReceivers) -> None:
     for sent in (
         b"\x16\x03\x01\x02\x00",
         b"hello\r\n\r\n",
@@ -300,14 +306,14 @@ def test_what_is_not_http_is_answered_400_and_closed(receivers: RunningReceivers
         assert wire.is_closed()
 
 
-def test_a_body_that_says_two_lengths_is_refused(receivers: RunningReceivers) -> None:
+def test_a_request_with_a_content_length_and_chunks_is_refused(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 3", "transfer-encoding: chunked"), b"0\r\n\r\n")
     assert wire.reply().status == 400
     assert wire.is_closed()
 
 
-def test_a_chunk_that_is_none_is_answered_400(receivers: RunningReceivers) -> None:
+def test_an_invalid_chunk_is_answered_400(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(head("/v1/traces", "transfer-encoding: chunked"), b"1\r\nx\r\n")
     until(lambda: receivers.receiver.requests_in_flight)
@@ -316,14 +322,14 @@ def test_a_chunk_that_is_none_is_answered_400(receivers: RunningReceivers) -> No
     until(lambda: not receivers.receiver.requests_in_flight)
 
 
-def test_what_was_asked_before_nonsense_is_answered_first(receivers: RunningReceivers) -> None:
+def test_a_request_before_invalid_http_is_answered(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(whole(SPANS) + b"nonsense\r\n\r\n")
     assert wire.reply().status == 200
     assert wire.is_closed()
 
 
-def test_only_so_many_requests_may_be_sent_ahead(receivers: RunningReceivers) -> None:
+def test_the_number_of_pipelined_requests_is_limited(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(GET * (MAX_PIPELINED_REQUESTS + 50))
     received = b""
@@ -334,9 +340,7 @@ def test_only_so_many_requests_may_be_sent_ahead(receivers: RunningReceivers) ->
 
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c"])
-def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(
-    receivers: RunningReceivers, upgrade: str
-) -> None:
+def test_an_upgrade_is_ignored_and_the_request_answered(receivers: RunningReceivers, upgrade: str) -> None:
     """The first request of clients that prefer HTTP/2; they accept a response in HTTP/1.1."""
     wire = receivers.wire()
     wire.send(whole(SPANS, "/v1/traces", "connection: Upgrade, HTTP2-Settings", f"upgrade: {upgrade}"))
@@ -346,7 +350,7 @@ def test_other_protocols_are_not_spoken_and_requests_answered_as_they_are(
     assert wire.reply().status == 200
 
 
-def test_nor_with_a_body_that_comes_later_or_in_pieces(receivers: RunningReceivers) -> None:
+def test_an_upgrade_is_ignored_if_the_body_arrives_later_or_in_chunks(receivers: RunningReceivers) -> None:
     asked = ("connection: upgrade", "upgrade: h2c")
     wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}", *asked))
@@ -358,7 +362,7 @@ def test_nor_with_a_body_that_comes_later_or_in_pieces(receivers: RunningReceive
     assert [entry.body for entry in receivers.entries()] == [SPANS, SPANS]
 
 
-def test_it_is_no_proxy(receivers: RunningReceivers) -> None:
+def test_a_connect_request_is_answered_400(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(b"CONNECT other.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert wire.reply().status == 400
@@ -369,7 +373,7 @@ def test_it_is_no_proxy(receivers: RunningReceivers) -> None:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_client_that_only_listens_any_longer_gets_its_answers(open_doors: OpenDoors, loop: Any) -> None:
+def test_a_half_closed_connection_receives_its_responses(open_doors: OpenDoors, loop: Any) -> None:
     receivers = open_doors(loop=loop)
     wire = receivers.wire()
     wire.send(whole(SPANS) + whole(SPANS))
@@ -379,7 +383,7 @@ def test_a_client_that_only_listens_any_longer_gets_its_answers(open_doors: Open
     assert len(receivers.entries()) == 2
 
 
-def test_half_a_body_is_none(receivers: RunningReceivers) -> None:
+def test_an_incomplete_body_on_a_half_closed_connection_is_not_written(receivers: RunningReceivers) -> None:
     wire = receivers.wire()
     wire.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:-1])
     wire.socket.shutdown(socket.SHUT_WR)
@@ -390,7 +394,7 @@ def test_half_a_body_is_none(receivers: RunningReceivers) -> None:
 # Number of connections
 
 
-def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited_for(open_doors: OpenDoors) -> None:
+def test_connections_beyond_max_connections_are_answered_503_if_all_others_are_busy(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_connections=3))
     busy = [receivers.wire() for _ in range(3)]
     with readers_busy(receivers):
@@ -421,7 +425,7 @@ def test_beyond_the_cap_connections_are_answered_503_while_all_others_are_waited
         (GET + head("/v1/traces", "content-length: 1000"), 200),
     ],
 )
-def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
+def test_at_max_connections_the_connection_waiting_longest_for_its_client_is_closed(
     open_doors: OpenDoors, loop: Any, sent: bytes, status: int | None
 ) -> None:
     receivers = open_doors(limits=ResourceLimits(max_connections=3), loop=loop)
@@ -440,7 +444,7 @@ def test_at_the_cap_whoever_keeps_the_gateway_waiting_for_longest_makes_room(
     assert len(receivers.entries()) == 3
 
 
-def test_who_is_waited_for_is_not_closed_for_others(open_doors: OpenDoors) -> None:
+def test_a_busy_connection_is_not_closed_for_a_new_one(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_connections=2))
     busy, idle = receivers.wire(), receivers.wire()
     with readers_busy(receivers):
@@ -451,7 +455,7 @@ def test_who_is_waited_for_is_not_closed_for_others(open_doors: OpenDoors) -> No
     assert [busy.reply().status, busy.reply().status] == [200, 200]
 
 
-def test_many_that_come_at_once_all_find_a_place(open_doors: OpenDoors) -> None:
+def test_new_connections_at_max_connections_replace_idle_ones(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_connections=5))
     for _ in range(300):
         receivers.wire()
@@ -470,7 +474,7 @@ def _answers(receivers: RunningReceivers) -> bool:
 
 
 @pytest.mark.e2e
-def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -> None:
+def test_requests_are_answered_beside_thousands_of_idle_connections(open_doors: OpenDoors) -> None:
     files = raise_open_file_limit(6_000)
     number = min(2_000, (files - 1_000) // 2)
     receivers = open_doors(limits=ResourceLimits(header_seconds=300))
@@ -482,7 +486,7 @@ def test_thousands_of_idle_connections_leave_it_serving(open_doors: OpenDoors) -
     assert refused(receivers) == {}
 
 
-def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import resource; from goldspan.gateway.receivers.http_server import raise_open_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
@@ -494,7 +498,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(monkeypatch: pytest
     assert raise_open_file_limit(123) == 123
 
 
-def test_no_more_connections_are_taken_than_files_may_be_open(
+def test_max_connections_is_limited_by_the_limit_of_open_files(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -503,7 +507,7 @@ def test_no_more_connections_are_taken_than_files_may_be_open(
     assert "ulimit -n" in caplog.text
 
 
-def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(receivers: RunningReceivers) -> None:
+def test_accepting_resumes_after_the_limit_of_open_files_was_reached(receivers: RunningReceivers) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     client = socket.socket()
     taken = [os.dup(client.fileno())]
@@ -525,7 +529,7 @@ def test_where_no_file_may_be_opened_any_more_it_goes_on_once_one_may(receivers:
 # Addresses
 
 
-def test_port_0_is_one_that_is_free_and_the_same_for_all_addresses_of_a_name() -> None:
+def test_port_0_selects_one_free_port_for_all_addresses_of_a_name() -> None:
     listening = open_listening_sockets("localhost", 0)
     try:
         assert len({one.getsockname()[1] for one in listening}) == 1
@@ -536,7 +540,7 @@ def test_port_0_is_one_that_is_free_and_the_same_for_all_addresses_of_a_name() -
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost", "::1", "::"])
-def test_it_listens_on_addresses_of_both_kinds_and_on_names(open_doors: OpenDoors, host: str) -> None:
+def test_the_server_listens_on_ipv4_and_ipv6_addresses_and_on_names(open_doors: OpenDoors, host: str) -> None:
     if ":" in host and not _has_ipv6():
         pytest.skip("for want of IPv6")
     receivers = open_doors(host=host)
@@ -557,7 +561,7 @@ def _has_ipv6() -> bool:
     return True
 
 
-def test_several_may_share_a_port_where_that_is_asked_for_and_not_else() -> None:
+def test_a_port_is_shared_only_with_reuse_port() -> None:
     first = open_listening_sockets("127.0.0.1", 0, reuse_port=True)
     port = first[0].getsockname()[1]
     second = open_listening_sockets("127.0.0.1", port, reuse_port=True)
@@ -568,7 +572,7 @@ def test_several_may_share_a_port_where_that_is_asked_for_and_not_else() -> None
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
-def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
+def test_an_address_of_another_machine_is_a_configuration_error(host: str) -> None:
     with pytest.raises(ConfigurationError, match=f"cannot listen on .?{host}"):
         open_listening_sockets(host, 0)
 
@@ -576,7 +580,7 @@ def test_an_address_that_is_not_of_this_machine_is_told(host: str) -> None:
 # Shutdown
 
 
-def test_stopping_answers_what_is_under_way_and_takes_no_more(receivers: RunningReceivers) -> None:
+def test_stopping_answers_pending_requests_and_accepts_no_connections(receivers: RunningReceivers) -> None:
     idle, busy, port = receivers.wire(), receivers.wire(), receivers.http.port
     idle.send(GET)
     assert idle.reply().status == 200
@@ -593,7 +597,7 @@ def test_stopping_answers_what_is_under_way_and_takes_no_more(receivers: Running
     stopping.join()
 
 
-def test_stopping_waits_only_so_long(receivers: RunningReceivers) -> None:
+def test_stopping_waits_at_most_for_its_timeout(receivers: RunningReceivers) -> None:
     stuck = receivers.wire()
     stuck.send(head("/v1/traces", "content-length: 1000"))
     until(lambda: receivers.receiver.requests_in_flight)
@@ -606,7 +610,7 @@ def test_stopping_waits_only_so_long(receivers: RunningReceivers) -> None:
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig, loop: Any) -> None:
+def test_requests_are_accepted_over_tls_only(open_doors: OpenDoors, certificate: TlsConfig, loop: Any) -> None:
     receivers = open_doors(tls=certificate, loop=loop)
     trusting = ssl.create_default_context(cafile=str(certificate.cert_file))
     wire = Wire(receivers.http.port, context=trusting)
@@ -625,7 +629,7 @@ def test_over_tls_it_is_the_same(open_doors: OpenDoors, certificate: TlsConfig, 
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_who_does_not_get_as_far_as_tls_is_counted_and_closed(
+def test_connections_without_a_tls_handshake_are_counted_and_closed(
     open_doors: OpenDoors, certificate: TlsConfig, loop: Any
 ) -> None:
     limits = ResourceLimits(header_seconds=0.3, max_connections=2)
@@ -640,7 +644,7 @@ def test_who_does_not_get_as_far_as_tls_is_counted_and_closed(
 
 
 @pytest.mark.needs("openssl")
-def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors, certificate: TlsConfig) -> None:
+def test_a_half_closed_tls_connection_is_closed(open_doors: OpenDoors, certificate: TlsConfig) -> None:
     receivers = open_doors(tls=certificate)
     wire = Wire(receivers.http.port, context=ssl.create_default_context(cafile=str(certificate.cert_file)))
     wire.send(head("/v1/traces", "content-length: 1000"))
@@ -650,7 +654,7 @@ def test_a_half_closed_connection_is_a_closed_one_over_tls(open_doors: OpenDoors
 
 
 @pytest.mark.needs("openssl")
-def test_a_certificate_that_is_of_no_use_is_told(certificate: TlsConfig, tmp_path: Path) -> None:
+def test_an_unusable_certificate_is_a_configuration_error(certificate: TlsConfig, tmp_path: Path) -> None:
     for tls in (
         TlsConfig(tmp_path / "none.pem", certificate.key_file),
         TlsConfig(certificate.key_file, certificate.key_file),

@@ -41,7 +41,7 @@ def refused(receivers: RunningReceivers) -> dict[str, int]:
     return {limit: number for (limit,), number in receivers.count(semconv.GATEWAY_REFUSED, "limit").items()}
 
 
-def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
+def test_the_number_of_concurrent_requests_is_limited(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_requests=2))
     with readers_busy(receivers):
         waiting = [receivers.wire(), receivers.wire(), receivers.wire()]
@@ -60,7 +60,7 @@ def test_only_so_many_requests_are_under_way(open_doors: OpenDoors) -> None:
     assert refused(receivers) == {"max_requests": 2}
 
 
-def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors: OpenDoors) -> None:
+def test_incomplete_requests_do_not_count_towards_max_requests(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_requests=2))
     slow = [receivers.wire() for _ in range(20)]
     for wire in slow:
@@ -73,7 +73,7 @@ def test_requests_that_are_not_complete_leave_room_for_those_that_are(open_doors
     assert refused(receivers) == {}
 
 
-def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
+def test_the_total_size_of_received_bodies_is_limited(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
     slow = receivers.wire()
     slow.send(head("/v1/traces", f"content-length: {MIB}"), b"x" * (MIB - 1_000))
@@ -88,9 +88,7 @@ def test_bodies_hold_only_so_much_together(open_doors: OpenDoors) -> None:
     assert refused(receivers) == {"max_received_bytes": 2}
 
 
-def test_bodies_that_do_not_become_complete_make_room_for_others(
-    open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_body_is_refused_to_make_room_for_others(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "SLOW_BODY_SECONDS", 0)
     receivers = open_doors(limits=ResourceLimits(max_received_bytes=MIB))
     longer, shorter = receivers.wire(), receivers.wire()
@@ -108,7 +106,7 @@ def test_bodies_that_do_not_become_complete_make_room_for_others(
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoors, loop: Any) -> None:
+def test_a_body_that_arrived_before_its_deadline_is_accepted(open_doors: OpenDoors, loop: Any) -> None:
     """Also if the event loop lags and has not read the data yet."""
     receivers = open_doors(limits=ResourceLimits(body_seconds=0.2), loop=loop)
     wire = receivers.wire()
@@ -128,7 +126,7 @@ def test_a_body_that_is_here_when_its_time_is_over_is_taken(open_doors: OpenDoor
     assert refused(receivers) == {}
 
 
-def test_a_body_that_comes_drop_by_drop_is_not_waited_for_either(open_doors: OpenDoors) -> None:
+def test_a_slowly_sent_body_is_answered_408_at_its_deadline(open_doors: OpenDoors) -> None:
     receivers = open_doors(limits=ResourceLimits(body_seconds=0.1))
     wire = receivers.wire()
     wire.send(head("/v1/traces", "content-length: 1000000"))
@@ -160,7 +158,7 @@ def test_a_full_journal_is_answered_503_and_nothing_is_acknowledged(open_doors: 
     assert refused(receivers) == {"max_journal_bytes": statuses.count(503) + 1}
 
 
-def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
+def test_the_reason_of_refusals_is_logged_at_intervals_and_not_for_each_request(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiving, "LOG_INTERVAL_SECONDS", 3_600.0)
@@ -176,7 +174,7 @@ def test_why_nothing_is_taken_is_logged_now_and_then_and_not_for_each_request(
     assert caplog.messages == [told] * 3
 
 
-def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
+def test_requests_are_refused_with_a_logged_reason_while_the_disk_is_almost_full(
     open_doors: OpenDoors, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receivers = open_doors()
@@ -195,7 +193,7 @@ def test_while_the_disk_is_almost_full_nothing_is_taken_and_it_is_said_why(
     assert refused(receivers) == {"max_journal_bytes": 5}
 
 
-def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: OpenDoors, tmp_path: Path) -> None:
+def test_a_failing_journal_is_answered_503_until_it_recovers(open_doors: OpenDoors, tmp_path: Path) -> None:
     receivers = open_doors()
     assert receivers.post(SPANS).status == 200
     connection = sqlite3.connect(receivers.path, isolation_level=None)
@@ -209,7 +207,7 @@ def test_a_disk_that_does_not_take_it_is_answered_503_until_it_does(open_doors: 
     assert len(receivers.entries()) == 2
 
 
-def test_while_it_drains_new_requests_are_for_somebody_else(receivers: RunningReceivers) -> None:
+def test_new_requests_are_answered_503_while_the_receiver_drains(receivers: RunningReceivers) -> None:
     slow = receivers.wire()
     slow.send(head("/v1/traces", f"content-length: {len(SPANS)}"), SPANS[:10])
     until(lambda: receivers.receiver.requests_in_flight == 1)
@@ -221,9 +219,7 @@ def test_while_it_drains_new_requests_are_for_somebody_else(receivers: RunningRe
     assert len(receivers.entries()) == 1
 
 
-def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
-    open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_internal_error_is_counted_and_answered_503(open_doors: OpenDoors, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError("a secret")
 
@@ -236,7 +232,7 @@ def test_a_failure_of_ours_is_counted_and_the_client_keeps_what_it_sent(
     assert _guard.failure_counts["receive a request"] == 1
 
 
-def test_many_at_once_are_all_acknowledged_and_all_there(receivers: RunningReceivers) -> None:
+def test_concurrent_requests_are_all_acknowledged_and_written(receivers: RunningReceivers) -> None:
     """Many commits of one transaction wake up the event loop once; each future resolves."""
     statuses: list[int] = []
 
@@ -260,12 +256,12 @@ def test_many_at_once_are_all_acknowledged_and_all_there(receivers: RunningRecei
     assert receivers.count(semconv.GATEWAY_BYTES, "signal") == {("traces",): sum(len(body) for body in wanted)}
 
 
-def test_what_is_counted_can_be_read_soon_after(receivers: RunningReceivers) -> None:
+def test_counters_are_updated_soon_after_a_request(receivers: RunningReceivers) -> None:
     receivers.post(SPANS)
     until(lambda: receivers.count(semconv.GATEWAY_ITEMS, "signal") == {("traces",): 3})
 
 
-def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(receivers: RunningReceivers) -> None:
+def test_a_complete_request_is_written_if_its_client_disconnects_before_the_commit(receivers: RunningReceivers) -> None:
     wires = [receivers.wire() for _ in range(20)]
     for wire in wires:
         wire.send(whole(SPANS))
@@ -274,7 +270,7 @@ def test_a_client_that_went_away_before_its_commit_has_sent_what_it_sent(receive
     until(lambda: receivers.receiver.requests_in_flight == 0)
 
 
-def test_on_the_other_event_loop_it_is_the_same(open_doors: OpenDoors) -> None:
+def test_requests_are_accepted_and_refused_on_the_asyncio_event_loop(open_doors: OpenDoors) -> None:
     receivers = open_doors(loop=asyncio.new_event_loop)
     assert [receivers.post(SPANS).status for _ in range(5)] == [200] * 5
     assert receivers.post(gzip.compress(b"\0" * 80 * MIB), content_encoding="gzip").status == 413

@@ -45,7 +45,7 @@ def samples(text: bytes) -> dict[tuple[str, str], float]:
     }
 
 
-def asked(gateway: InternalTelemetry, accept: str = "") -> tuple[str, bytes]:
+def scrape(gateway: InternalTelemetry, accept: str = "") -> tuple[str, bytes]:
     """Returns the response of the route, over ASGI."""
     sent: list[dict[str, object]] = []
 
@@ -70,12 +70,12 @@ def asked(gateway: InternalTelemetry, accept: str = "") -> tuple[str, bytes]:
 # --- /metrics ---------------------------------------------------------------------------------------------------------
 
 
-def test_everything_counted_is_there_under_a_name_that_prometheus_knows(tmp_path: Path) -> None:
+def test_every_counter_is_exported_under_its_prometheus_name(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
     counting = GatewayCounters(gateway.meter_provider)
     for counted in COUNTERS:
         counting.add(counted.name, 2, signal="traces")
-    media, body = asked(gateway)
+    media, body = scrape(gateway)
     assert media.startswith("text/plain; version=0.0.4")
     found = samples(body)
     for counted in COUNTERS:
@@ -85,7 +85,7 @@ def test_everything_counted_is_there_under_a_name_that_prometheus_knows(tmp_path
     gateway.stop()
 
 
-def test_the_process_tells_of_its_work_and_its_memory(tmp_path: Path) -> None:
+def test_the_metrics_include_cpu_time_memory_and_open_files(tmp_path: Path) -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("for want of /proc")
     gateway = of_worker(tmp_path)
@@ -96,17 +96,17 @@ def test_the_process_tells_of_its_work_and_its_memory(tmp_path: Path) -> None:
     gateway.stop()
 
 
-def test_openmetrics_is_answered_to_whoever_asks_for_it(tmp_path: Path) -> None:
+def test_openmetrics_is_returned_if_the_accept_header_requests_it(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
     GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_BYTES, 3, signal="traces")
-    media, body = asked(gateway, OPENMETRICS)
+    media, body = scrape(gateway, OPENMETRICS)
     assert media.startswith("application/openmetrics-text")
     families = {family.name: family for family in openmetrics_families(body.decode())}
     assert families["goldspan_gateway_bytes"].samples[0].value == 3
     gateway.stop()
 
 
-def test_labels_are_those_of_the_counter_and_the_worker_and_nothing_else(tmp_path: Path) -> None:
+def test_a_metric_has_only_the_labels_of_its_counter_and_the_worker(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
     GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_REFUSED, 1, limit="max_spans")
     lines = [line for line in gateway.render()[0].decode().splitlines() if line.startswith("goldspan_gateway_refused")]
@@ -114,7 +114,7 @@ def test_labels_are_those_of_the_counter_and_the_worker_and_nothing_else(tmp_pat
     gateway.stop()
 
 
-def test_one_process_may_have_several_and_each_has_its_own_figures(tmp_path: Path) -> None:
+def test_each_instance_in_a_process_has_its_own_metrics(tmp_path: Path) -> None:
     one, other = of_worker(tmp_path), of_worker(tmp_path)
     GatewayCounters(one.meter_provider).add(semconv.GATEWAY_SHED, 5)
     assert ("goldspan_gateway_scoring_shed_total", "0") in samples(one.render()[0])
@@ -123,7 +123,7 @@ def test_one_process_may_have_several_and_each_has_its_own_figures(tmp_path: Pat
     other.stop()
 
 
-def test_scrapes_at_once_each_get_all_figures_once(tmp_path: Path) -> None:
+def test_concurrent_scrapes_each_get_every_metric_once(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path)
     GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
     with ThreadPoolExecutor(8) as pool:
@@ -139,7 +139,7 @@ def until(what: str, path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_worker_returns_the_metrics_of_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internal_telemetry, "_WRITE_INTERVAL_SECONDS", 0.01)
     workers = [of_worker(tmp_path, worker, 3) for worker in range(3)]
     for number, each in enumerate(workers, start=1):
@@ -151,7 +151,7 @@ def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch:
         until("goldspan_gateway_requests_total", tmp_path / "metrics" / f"{worker}.prom")
         until("waited_seconds_sum", tmp_path / "metrics" / f"{worker}.prom")
     for each in workers:
-        _, body = asked(each)
+        _, body = scrape(each)
         found = samples(body)
         for worker in range(3):
             assert found["goldspan_gateway_requests_total", str(worker)] == worker + 1
@@ -163,7 +163,7 @@ def test_any_worker_answers_with_the_figures_of_all(tmp_path: Path, monkeypatch:
         each.stop()
 
 
-def test_figures_of_workers_that_are_gone_and_damaged_files_are_left_out(tmp_path: Path) -> None:
+def test_metrics_of_ended_workers_and_damaged_files_are_ignored(tmp_path: Path) -> None:
     gateway = of_worker(tmp_path, 0, 5)
     folder = tmp_path / "metrics"
     folder.mkdir()
@@ -210,7 +210,7 @@ def collector() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-def test_figures_are_sent_over_otlp_where_that_is_asked_for(tmp_path: Path, collector: ThreadingHTTPServer) -> None:
+def test_metrics_are_exported_over_otlp_if_configured(tmp_path: Path, collector: ThreadingHTTPServer) -> None:
     sending = {"endpoint": f"http://127.0.0.1:{collector.server_port}/otlp/", "headers": {"x-key": "k"}}
     gateway = of_worker(tmp_path, 1, 2, telemetry=sending)
     GatewayCounters(gateway.meter_provider).add(semconv.GATEWAY_SHED, 5)
@@ -225,7 +225,9 @@ def test_figures_are_sent_over_otlp_where_that_is_asked_for(tmp_path: Path, coll
     assert [metric.name for scope in resource.scope_metrics for metric in scope.metrics] == [semconv.GATEWAY_SHED]
 
 
-def test_the_environment_may_give_the_gateway_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otel_service_name_sets_the_service_name_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "our-gateway")
     assert internal_telemetry._create_resource(0).attributes["service.name"] == "our-gateway"
 
@@ -261,7 +263,7 @@ def test_a_line_of_the_log_is_one_json_object(root: logging.Logger) -> None:
     assert "Stack" in second["exception"]
 
 
-def test_what_others_wrote_begins_no_line_of_text_and_steers_no_terminal(root: logging.Logger) -> None:
+def test_control_characters_in_a_text_log_are_escaped(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("text", "warning", worker=1, stream=stream)
     logging.getLogger("goldspan").warning("said: %s", "a\n2026-01-01 error forged\x1b[2J")
@@ -274,7 +276,7 @@ def test_what_others_wrote_begins_no_line_of_text_and_steers_no_terminal(root: l
     assert others[-1] == r"ValueError: \x1b[2J"
 
 
-def test_warnings_are_logged_and_who_asked_for_what_is_not(root: logging.Logger) -> None:
+def test_warnings_are_logged_and_access_logs_are_not(root: logging.Logger) -> None:
     stream = io.StringIO()
     configure_logging("json", "info", stream=stream)
     with warnings.catch_warnings():

@@ -34,7 +34,7 @@ ROUNDS = int(50 * float(os.environ.get("STRESS", "1")))
 
 
 def until(happened: Callable[[], object]) -> None:
-    """Wait for an action of another thread."""
+    """Waits for an action of another thread."""
     deadline = time.monotonic() + WAIT
     while not happened():
         assert time.monotonic() < deadline
@@ -87,7 +87,7 @@ def reading(request: pytest.FixtureRequest, open_journal: Callable[..., Journal]
     return read_by
 
 
-def test_an_entry_that_was_committed_can_be_read_as_it_came(journal: Journal, reading) -> None:
+def test_a_committed_entry_is_read_unchanged(journal: Journal, reading) -> None:
     before = time.time_ns()
     key = journal.append("logs", "json", b"{}", origin="result", partitions=5).result(WAIT)
     (entry,) = reading(journal).read(0)
@@ -95,7 +95,7 @@ def test_an_entry_that_was_committed_can_be_read_as_it_came(journal: Journal, re
     assert entry == JournalEntry(key, "logs", "json", "result", 5, entry.arrived_ns, b"{}")
 
 
-def test_many_threads_add_entries_and_each_is_there_once(journal: Journal, reading) -> None:
+def test_entries_that_many_threads_append_are_each_read_once(journal: Journal, reading) -> None:
     keys: dict[int, bytes] = {}
 
     def add_some(number: int) -> None:
@@ -114,7 +114,7 @@ def test_many_threads_add_entries_and_each_is_there_once(journal: Journal, readi
     assert read.last_key == 400
 
 
-def test_several_entries_are_added_as_one(journal: Journal, reading) -> None:
+def test_several_entries_are_appended_together(journal: Journal, reading) -> None:
     items = [NewEntry("traces", "protobuf", b"1", "result"), NewEntry("metrics", "protobuf", b"2", "result", 1)]
     assert journal.append_all(items).result(WAIT) == [1, 2]
     assert journal.append_all([]).result(0) == []
@@ -125,7 +125,7 @@ def test_several_entries_are_added_as_one(journal: Journal, reading) -> None:
     ]
 
 
-def test_a_consumer_reads_what_it_has_to_do_with(journal: Journal, reading) -> None:
+def test_a_consumer_reads_entries_by_partition_and_origin(journal: Journal, reading) -> None:
     add(journal, b"1", partitions=0b01)
     add(journal, b"2", partitions=0b10)
     add(journal, b"3", partitions=0b11, origin="result")
@@ -141,7 +141,7 @@ def test_a_consumer_reads_what_it_has_to_do_with(journal: Journal, reading) -> N
     assert read.read(4) == []
 
 
-def test_no_more_is_read_at_once_than_asked_for(journal: Journal, reading) -> None:
+def test_a_read_is_limited_in_entries_and_bytes(journal: Journal, reading) -> None:
     for _ in range(10):
         add(journal, b"x" * 100)
     read = reading(journal)
@@ -161,7 +161,7 @@ def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
     assert [entry.key for entry in journal.read(3)] == [4, 5]
 
 
-def test_whoever_waits_is_woken_by_a_commit(journal: Journal, reading) -> None:
+def test_a_waiting_reader_is_woken_by_a_commit(journal: Journal, reading) -> None:
     read = reading(journal)
     writer = read if journal._is_closing else journal
     assert not read.wait(0, 0.01)
@@ -175,7 +175,7 @@ def test_whoever_waits_is_woken_by_a_commit(journal: Journal, reading) -> None:
     assert not read.wait(1, 0)
 
 
-def test_whoever_waits_is_woken_by_the_end(journal: Journal) -> None:
+def test_a_waiting_reader_is_woken_by_close(journal: Journal) -> None:
     woken: list[bool] = []
     waiting = threading.Thread(target=lambda: woken.append(journal.wait(0, WAIT)))
     waiting.start()
@@ -188,19 +188,19 @@ def test_whoever_waits_is_woken_by_the_end(journal: Journal) -> None:
         journal.read(-1)
 
 
-def test_entries_that_wait_are_committed_at_the_end(journal: Journal, open_journal) -> None:
+def test_pending_entries_are_committed_by_close(journal: Journal, open_journal) -> None:
     added = [journal.append("traces", "protobuf", bytes(1000)) for _ in range(200)]
     journal.close()
     assert [future.result(0) for future in added] == list(range(1, 201))
     assert open_journal().last_key == 200
 
 
-def test_an_attached_process_adds_nothing(journal: Journal, open_journal) -> None:
+def test_an_attached_journal_cannot_append(journal: Journal, open_journal) -> None:
     with pytest.raises(StoreError, match="another process"):
         open_journal(attach=True).append("traces", "protobuf", b"")
 
 
-def test_what_is_cancelled_in_time_is_not_added(journal: Journal, path: Path) -> None:
+def test_a_pending_append_can_be_cancelled(journal: Journal, path: Path) -> None:
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")  # the thread waits for this lock
         first = journal.append("traces", "protobuf", b"first")
@@ -214,7 +214,7 @@ def test_what_is_cancelled_in_time_is_not_added(journal: Journal, path: Path) ->
     assert bodies(journal.read(0)) == [b"first", b"last"]
 
 
-def test_a_cursor_never_goes_back_and_outlives_the_process(journal: Journal, open_journal) -> None:
+def test_a_cursor_never_moves_back_and_survives_a_restart(journal: Journal, open_journal) -> None:
     journal.register_consumers(["score", "forward"], starts_at_end=lambda _: False)
     assert journal.cursor("score") == 0
     for _ in range(3):
@@ -230,7 +230,7 @@ def test_a_cursor_never_goes_back_and_outlives_the_process(journal: Journal, ope
     assert open_journal().cursor("score") == 3
 
 
-def test_the_cursor_of_another_process_counts(journal: Journal, open_journal) -> None:
+def test_entries_are_pruned_by_the_cursors_of_all_processes(journal: Journal, open_journal) -> None:
     journal.register_consumers(["score/0", "score/1"], starts_at_end=lambda _: False)
     attached = open_journal(attach=True)
     add(journal)
@@ -242,7 +242,7 @@ def test_the_cursor_of_another_process_counts(journal: Journal, open_journal) ->
     assert (attached.last_key, attached.cursor("score/1")) == (1, 1)
 
 
-def test_a_new_consumer_begins_with_what_is_kept_or_after_it(journal: Journal) -> None:
+def test_a_new_consumer_starts_at_the_first_kept_entry_or_at_the_end(journal: Journal) -> None:
     add(journal)
     journal.register_consumers(["old", "new"], starts_at_end=lambda name: name == "new")
     assert (journal.cursor("old"), journal.cursor("new")) == (0, 1)
@@ -251,7 +251,7 @@ def test_a_new_consumer_begins_with_what_is_kept_or_after_it(journal: Journal) -
     assert (journal.cursor("old"), journal.cursor("new"), journal.cursor("newer")) == (None, 1, 2)
 
 
-def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
+def test_nothing_is_pruned_before_the_consumers_are_registered(open_journal) -> None:
     journal = open_journal()
     journal.register_consumers(["a"], starts_at_end=lambda _: True)
     add(journal)
@@ -267,7 +267,7 @@ def test_nothing_is_pruned_before_it_is_known_who_reads(open_journal) -> None:
     until(lambda: journal.size == 0)
 
 
-def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> None:
+def test_a_key_is_not_reused_after_all_entries_are_pruned(open_journal) -> None:
     journal = open_journal()
     journal.register_consumers([], starts_at_end=lambda _: True)
     assert [add(journal) for _ in range(3)] == [1, 2, 3]
@@ -279,7 +279,7 @@ def test_no_key_is_given_twice_though_all_entries_are_pruned(open_journal) -> No
     assert add(journal) == 4
 
 
-def test_entries_are_kept_until_the_last_consumer_is_past_them(
+def test_entries_are_kept_until_the_slowest_consumer_has_passed_them(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_file, "_PRUNE_BATCH", 2)
@@ -295,7 +295,7 @@ def test_entries_are_kept_until_the_last_consumer_is_past_them(
     attached.close()
 
 
-def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
+def test_the_backlog_of_a_consumer_is_given_in_bytes_and_seconds(open_journal) -> None:
     now = [1_000_000_000]
     journal = open_journal(clock=lambda: now[0])
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
@@ -316,7 +316,7 @@ def test_it_is_known_how_far_behind_a_consumer_is(open_journal) -> None:
     assert journal.backlog("a") == (0, 0.0)
 
 
-def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -> None:
+def test_a_full_journal_refuses_entries_until_there_is_room(open_journal) -> None:
     journal = open_journal(max_bytes=2 * (ENTRY_OVERHEAD_BYTES + 1000))
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
     assert [add(journal, bytes(1000)) for _ in range(2)] == [1, 2]
@@ -327,7 +327,7 @@ def test_a_journal_takes_no_more_than_it_may_until_there_is_room(open_journal) -
     assert add(journal, bytes(1000)) == 3
 
 
-def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_pending_appends_is_limited(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_QUEUE_BYTES", 5000)
     with sqlite3.connect(journal.path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")  # the thread waits for this lock
@@ -341,7 +341,7 @@ def test_no_more_waits_in_memory_than_may(journal: Journal, monkeypatch: pytest.
     assert [first.result(WAIT), second.result(WAIT), add(journal)] == [1, 2, 3]
 
 
-def test_what_cannot_be_committed_is_not_acknowledged_and_it_goes_on(
+def test_a_failed_commit_is_not_acknowledged_and_later_commits_succeed(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(journal_file, "_LOCK_TIMEOUT_MS", 20)
@@ -396,7 +396,7 @@ checked.close()
 
 
 @pytest.mark.parametrize("at_once", [1, 16])
-def test_a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room(path: Path, at_once: int) -> None:
+def test_a_full_disk_loses_no_entry_and_appending_resumes_when_there_is_space(path: Path, at_once: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(path), str(at_once)], capture_output=True, text=True, timeout=120
     )
@@ -405,9 +405,7 @@ def test_a_full_disk_loses_nothing_and_is_forgotten_when_there_is_room(path: Pat
     assert "exceeds a size limit" in done.stderr
 
 
-def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_is_pruned_while_the_disk_is_almost_full(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
     add(journal)
     with monkeypatch.context() as patched:
@@ -419,7 +417,7 @@ def test_a_journal_becomes_smaller_while_the_disk_is_almost_full(
     assert add(journal) == 2
 
 
-def test_room_within_the_file_is_used_while_the_disk_is_almost_full(
+def test_free_pages_of_the_file_are_used_while_the_disk_is_almost_full(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
@@ -431,7 +429,9 @@ def test_room_within_the_file_is_used_while_the_disk_is_almost_full(
     assert add(journal) == 2
 
 
-def test_the_file_is_used_again(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_pages_are_reused_so_that_the_file_does_not_grow(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journal_module, "_MAINTENANCE_BYTES", 2**20)
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
     journal.register_consumers(["a"], starts_at_end=lambda _: False)
@@ -445,7 +445,7 @@ def unused_pages(journal: Journal) -> int:
         return connection.execute("PRAGMA freelist_count").fetchone()[0] if not journal.size else sys.maxsize
 
 
-def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_pages_are_returned_to_the_file_system(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_file, "_MAX_FREE_BYTES", 2**20)
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
     monkeypatch.setattr(journal_file, "_RELEASE_BATCH_PAGES", 100)
@@ -461,7 +461,7 @@ def test_room_is_given_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.e2e
-def test_the_log_stays_small_beside_readers_that_never_rest(
+def test_the_write_ahead_log_stays_small_beside_permanent_readers(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
@@ -487,7 +487,7 @@ def test_the_log_stays_small_beside_readers_that_never_rest(
     assert largest < 8 * 2**20
 
 
-def test_a_reader_that_holds_on_to_the_past_delays_nobody_for_long(
+def test_a_reader_of_an_old_snapshot_delays_checkpoints_but_not_appends(
     open_journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_file, "_WAL_BYTES", 2**20)
@@ -517,7 +517,7 @@ def test_a_reader_that_holds_on_to_the_past_delays_nobody_for_long(
         pytest.param(lambda path: _damaged(path), "it is damaged; move it away", id="damaged"),
     ],
 )
-def test_a_file_that_is_no_journal_is_refused_with_what_to_do(
+def test_an_invalid_journal_file_is_refused_with_a_reason(
     path: Path, write: Callable[[Path], object], said: str
 ) -> None:
     write(path)
@@ -548,12 +548,12 @@ def _damaged(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="folder does not exist"):
         Journal(tmp_path / "nowhere" / "journal.db", max_bytes=PLENTY)
 
 
-def test_only_its_owner_may_read_a_journal(journal: Journal) -> None:
+def test_only_the_owner_can_read_a_journal(journal: Journal) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
 
 
@@ -584,7 +584,7 @@ steps = st.lists(
 
 @examples(0.4)
 @given(steps)
-def test_a_journal_is_a_list_that_begins_behind_its_slowest_consumer(
+def test_a_journal_is_a_list_that_starts_after_its_slowest_consumer(
     tmp_path_factory: pytest.TempPathFactory, taken: list[tuple[str, object]]
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "journal.db"
@@ -654,7 +654,7 @@ for work in (add, add, add, add, consume):
 """
 
 
-def _killed_again_and_again(path: Path, rounds: int) -> None:
+def _check_after_kills(path: Path, rounds: int) -> None:
     chance = random.Random(6)
     taken: dict[int, str] = {}
     done: dict[int, str] = {}
@@ -688,16 +688,16 @@ def _note(line: str, taken: dict[int, str], done: dict[int, str]) -> None:
         (taken if kind == "taken" else done)[int(key)] = digest
 
 
-def test_what_was_acknowledged_is_there_after_the_process_was_killed(path: Path) -> None:
-    _killed_again_and_again(path, 4)
+def test_acknowledged_entries_survive_a_kill_of_the_process(path: Path) -> None:
+    _check_after_kills(path, 4)
 
 
 @pytest.mark.stress
-def test_what_was_acknowledged_is_there_however_often_the_process_is_killed(path: Path) -> None:
-    _killed_again_and_again(path, ROUNDS)
+def test_acknowledged_entries_survive_many_kills_of_the_process(path: Path) -> None:
+    _check_after_kills(path, ROUNDS)
 
 
-def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -> None:
+def test_results_and_enriched_spans_are_accepted_by_a_full_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db", max_bytes=10_000)
     for _ in range(10):
         journal.append("traces", "protobuf", bytes(900)).result(30)
@@ -711,7 +711,7 @@ def test_what_comes_of_scoring_has_room_where_nothing_else_has(tmp_path: Path) -
     journal.close()
 
 
-def test_a_journal_that_turned_a_request_away_says_so_until_there_is_room_again(open_journal, path: Path) -> None:
+def test_a_journal_that_refused_a_request_has_a_full_reason_until_there_is_room(open_journal, path: Path) -> None:
     journal = open_journal(max_bytes=100_000)
     journal.register_consumers(["a"], starts_at_end=lambda name: False)
     for _ in range(3):
@@ -726,7 +726,7 @@ def test_a_journal_that_turned_a_request_away_says_so_until_there_is_room_again(
     assert journal.full_reason() is None
 
 
-def test_a_request_too_large_for_the_room_that_is_left_makes_no_full_journal_of_one_that_takes_others(
+def test_a_refused_large_request_sets_no_full_reason_if_smaller_ones_are_accepted(
     open_journal,
 ) -> None:
     journal = open_journal(max_bytes=100_000)
@@ -737,7 +737,7 @@ def test_a_request_too_large_for_the_room_that_is_left_makes_no_full_journal_of_
     assert journal.full_reason() is None
 
 
-def test_a_request_that_is_larger_than_the_whole_journal_makes_no_full_one_of_an_empty_one(tmp_path: Path) -> None:
+def test_a_request_larger_than_the_journal_sets_no_full_reason_on_an_empty_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db", max_bytes=100_000)
     with pytest.raises(JournalFull):
         journal.append("traces", "protobuf", bytes(150_000)).result(30)

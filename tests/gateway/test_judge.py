@@ -92,7 +92,7 @@ def judged(gateway: Gateway, number: int = 0) -> Any:
     return revisions(gateway, number)[-1]
 
 
-def figures(gateway: Gateway) -> dict[str, float]:
+def judge_metrics(gateway: Gateway) -> dict[str, float]:
     """Returns the judge's metrics in `/metrics`, summed over labels and workers."""
     with urllib.request.urlopen(gateway.address + "/metrics") as answer:
         lines = [line for line in answer.read().decode().splitlines() if line.startswith("goldspan_judge_")]
@@ -103,9 +103,12 @@ def figures(gateway: Gateway) -> dict[str, float]:
     return found
 
 
-def counted(gateway: Gateway, name: str, number: float) -> None:
-    """Wait until the counter has this value."""
-    eventually(lambda: figures(gateway).get(f"goldspan_judge_{name}_total") == number, lambda: str(figures(gateway)))
+def wait_for_counter(gateway: Gateway, name: str, number: float) -> None:
+    """Waits until the counter has this value."""
+    eventually(
+        lambda: judge_metrics(gateway).get(f"goldspan_judge_{name}_total") == number,
+        lambda: str(judge_metrics(gateway)),
+    )
 
 
 def bytes_in(folder: Path) -> bytes:
@@ -116,7 +119,7 @@ def bytes_in(folder: Path) -> bytes:
 # --- a working judge --------------------------------------------------------------------------------------------------
 
 
-def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: Path) -> None:
+def test_a_verdict_is_exported_and_stored_as_a_revision_without_the_explanation(tmp_path: Path) -> None:
     good = opinion(0.25, "T3", WORDS, prompt_tokens=1000, completion_tokens=100)
     with modelled([good]) as model, back_end() as there:
         (tmp_path / "goldspan.yaml").write_text("{log_level: debug, log_format: json}")
@@ -137,9 +140,9 @@ def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: 
             assert event[semconv.REVISION].int_value == 2
             assert event["goldspan.judge.cost"].double_value == pytest.approx(0.002)
             assert len([name for name in map(_metric_of, there.events) if name == "tool_selection"]) == 1
-            counted(gateway, "requests", 1)
-            counted(gateway, "tokens", 1100)
-            assert figures(gateway)["goldspan_judge_spent_total"] == pytest.approx(0.002)
+            wait_for_counter(gateway, "requests", 1)
+            wait_for_counter(gateway, "tokens", 1100)
+            assert judge_metrics(gateway)["goldspan_judge_spent_total"] == pytest.approx(0.002)
             (asked,) = model.requests
             assert asked.headers["authorization"] == f"Bearer {KEY}"
             assert PASSED in asked.body["messages"][1]["content"]
@@ -157,7 +160,7 @@ def test_a_verdict_is_a_revision_an_event_and_a_number_and_names_only(tmp_path: 
 
 
 def _export(gateway: Gateway) -> None:
-    """Returns a run as an agent exports it."""
+    """Exports a run as an agent does."""
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces")))
     tracer = provider.get_tracer("agents")
@@ -193,7 +196,7 @@ def _histogram(body: bytes) -> Iterator[float]:
 
 
 @pytest.mark.e2e
-def test_words_are_stored_where_values_are_and_the_page_shows_them(tmp_path: Path) -> None:
+def test_the_explanation_of_the_judge_is_stored_with_keep_arguments_and_shown(tmp_path: Path) -> None:
     with modelled([opinion(0.5, None, WORDS)]) as model, judging(tmp_path, model, "--keep-arguments") as gateway:
         gateway.post(trip(0))
         document = judged(gateway)
@@ -205,19 +208,19 @@ def test_words_are_stored_where_values_are_and_the_page_shows_them(tmp_path: Pat
 
 
 @pytest.mark.e2e
-def test_only_a_share_of_the_runs_is_asked_about_the_same_in_every_process(tmp_path: Path) -> None:
+def test_the_judge_is_asked_about_a_deterministic_sample_of_the_runs(tmp_path: Path) -> None:
     numbers = (1, 2, 2**63, 2**64 - 3)  # sampling uses the lower half of the ids; two of them are sampled
     with modelled([opinion(1.0)]) as model, judging(tmp_path, model, sample=0.5) as gateway:
         gateway.post(trip(*numbers))
         judged(gateway, 1)
         judged(gateway, 2)
-        counted(gateway, "requests", 2)
+        wait_for_counter(gateway, "requests", 2)
         assert [len(revisions(gateway, number)) for number in numbers] == [2, 2, 1, 1]
         assert len(model.requests) == 2
 
 
 @pytest.mark.e2e
-def test_where_it_is_combined_a_verdict_can_fail_what_had_passed(tmp_path: Path) -> None:
+def test_a_combined_verdict_can_fail_a_run_that_had_passed(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text("thresholds: {tool_correctness: 0.8}\njudge: {combination: min}\n")
     with modelled([opinion(0.25, "T3")]) as model, judging(tmp_path, model) as gateway:
         gateway.post(trip(0))
@@ -242,7 +245,7 @@ def test_where_it_is_combined_a_verdict_can_fail_what_had_passed(tmp_path: Path)
 
 
 @pytest.mark.e2e
-def test_what_was_answered_once_is_known_after_a_new_start(tmp_path: Path) -> None:
+def test_cached_answers_of_the_judge_survive_a_restart(tmp_path: Path) -> None:
     with modelled([opinion(0.5)]) as model:
         with judging(tmp_path, model) as gateway:
             gateway.post(trip(0))
@@ -258,7 +261,7 @@ def test_what_was_answered_once_is_known_after_a_new_start(tmp_path: Path) -> No
 
 
 @pytest.mark.e2e
-def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: Path) -> None:
+def test_a_failing_judge_leaves_the_verdict_unchanged_and_records_the_error(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text(
         "thresholds: {tool_correctness: 0.8}\njudge: {combination: min}\nlog_level: debug\n"
     )
@@ -270,13 +273,13 @@ def test_a_judge_that_fails_leaves_the_verdict_as_it_was_and_says_why(tmp_path: 
         assert score_of(document, "tool_correctness")["value"] == 1.0
         score = score_of(document)
         assert (score["value"], score["passed"], score["error"]) == (None, None, "EndpointError")
-        counted(gateway, "failed", 1)
+        wait_for_counter(gateway, "failed", 1)
         assert len(model.requests) > 1  # the request was retried
         assert PASSED not in gateway.log
 
 
 @pytest.mark.e2e
-def test_a_judge_that_hangs_holds_up_neither_answers_nor_scoring_nor_the_end(tmp_path: Path) -> None:
+def test_a_hanging_judge_does_not_delay_responses_scoring_or_shutdown(tmp_path: Path) -> None:
     with modelled([hang(PATIENCE_S)]) as model, back_end() as there:
         (tmp_path / "goldspan.yaml").write_text(
             f"drain_seconds: 4\ntelemetry: {{endpoint: '{there.address}', interval: 3600}}\n"
@@ -307,7 +310,7 @@ def _sums(body: bytes, name: str) -> Iterator[int]:
 
 
 @pytest.mark.e2e
-def test_verdicts_that_come_within_the_time_for_an_orderly_end_are_stored_and_forwarded(tmp_path: Path) -> None:
+def test_verdicts_that_arrive_during_shutdown_are_stored_and_forwarded(tmp_path: Path) -> None:
     def slowly(_: object, __: int) -> Any:
         time.sleep(0.5)
         return opinion(0.75)
@@ -321,7 +324,7 @@ def test_verdicts_that_come_within_the_time_for_an_orderly_end_are_stored_and_fo
         assert len(revisions(gateway)) == 2
 
 
-def test_a_verdict_that_comes_when_the_store_is_closed_is_counted_and_raises_nothing(tmp_path: Path) -> None:
+def test_a_verdict_that_arrives_after_the_store_is_closed_is_counted_as_dropped(tmp_path: Path) -> None:
     worker = GatewayWorker(GatewaySettings(data=tmp_path, judge={"model": "m", "url": "http://127.0.0.1:1/v1"}))
     worker._judge_verdicts.put(evaluate(Run("t:s"), Goldens([])).with_revision(2))
     worker.close()
@@ -330,17 +333,17 @@ def test_a_verdict_that_comes_when_the_store_is_closed_is_counted_and_raises_not
 
 
 @pytest.mark.e2e
-def test_what_is_too_much_for_the_judge_is_counted_and_scored_all_the_same(tmp_path: Path) -> None:
+def test_runs_beyond_the_queue_of_the_judge_are_counted_and_evaluated(tmp_path: Path) -> None:
     (tmp_path / "goldspan.yaml").write_text("drain_seconds: 1\n")
     with modelled([hang(PATIENCE_S)]) as model, judging(tmp_path, model, timeout=PATIENCE_S) as gateway:
         for start in range(0, 1100, 275):
             assert gateway.post(trip(*range(start, start + 275)))[0] == 200
         eventually(lambda: runs(gateway) == 1100, lambda: gateway.log)
-        counted(gateway, "dropped", 100)
+        wait_for_counter(gateway, "dropped", 100)
 
 
 @pytest.mark.e2e
-def test_a_kill_loses_the_question_that_was_under_way_and_nothing_else(tmp_path: Path) -> None:
+def test_a_kill_loses_only_the_pending_request_to_the_judge(tmp_path: Path) -> None:
     held: list[bool] = [True]
 
     def once(_: object, __: int) -> Any:
@@ -369,9 +372,9 @@ def test_workers_share_one_budget(tmp_path: Path) -> None:
     with modelled([good]) as model, judging(tmp_path, model, "--workers", "2", **limits) as gateway:
         gateway.post(trip(*range(40), alike=False))
         eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == 40, lambda: gateway.log)
-        counted(gateway, "runs", 40)
+        wait_for_counter(gateway, "runs", 40)
         assert 2 <= len(model.requests) <= 3
-        counted(gateway, "over_budget", 40 - len(model.requests))
+        wait_for_counter(gateway, "over_budget", 40 - len(model.requests))
         eventually(
             lambda: sum(len(revisions(gateway, number)) == 2 for number in range(40)) == len(model.requests),
             lambda: gateway.log,
@@ -379,18 +382,18 @@ def test_workers_share_one_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_without_a_model_nothing_is_asked_and_no_file_made(tmp_path: Path) -> None:
+def test_without_a_model_there_is_no_judge_and_no_cache_file(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     with started(tmp_path, *QUICK) as gateway:
         gateway.post(trip(0))
         eventually(lambda: len(revisions(gateway)) == 1, lambda: gateway.log)
-        assert figures(gateway) == {}
+        assert judge_metrics(gateway) == {}
         assert "the judge (judge.model)" in gateway.log
         assert not (gateway.data / "judge.db").exists()
 
 
 @pytest.mark.e2e
-def test_a_file_of_answers_that_is_none_is_said_at_the_start_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_cache_file_of_the_judge_is_a_startup_error_naming_the_setting(tmp_path: Path) -> None:
     (tmp_path / "answers.db").write_text("this is no database" * 100)
     with modelled([opinion(1.0)]) as model, pytest.raises(AssertionError) as told:  # noqa: SIM117 - the gateway does not start
         with judging(tmp_path, model, cache="answers.db"):

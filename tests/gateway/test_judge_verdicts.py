@@ -27,7 +27,7 @@ OFFERED = json.dumps([{"type": "function", "name": name} for name in ("search", 
 GOLDENS = Goldens([Golden("g", "Book a trip", (ExpectedTool("search"), ExpectedTool("book")))])
 
 
-class Asked:
+class BlockableJudge:
     """A judge with the same verdict for every run, which a test can block."""
 
     def __init__(self, score: float = 0.25) -> None:
@@ -48,13 +48,15 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
+def judge_stub() -> BlockableJudge:
+    return BlockableJudge()
 
 
 @contextmanager
-def lined(folder: Path, asked: Asked, *, judge: Judge | None = None, **options: Any) -> Iterator[ScoringHarness]:
-    line = ScoringHarness(folder, judge=judge or asked.judge(), goldens=GOLDENS, results=["events"], **options)
+def open_harness(
+    folder: Path, judge_stub: BlockableJudge, *, judge: Judge | None = None, **options: Any
+) -> Iterator[ScoringHarness]:
+    line = ScoringHarness(folder, judge=judge or judge_stub.judge(), goldens=GOLDENS, results=["events"], **options)
     try:
         yield line
     finally:
@@ -62,8 +64,8 @@ def lined(folder: Path, asked: Asked, *, judge: Judge | None = None, **options: 
 
 
 @pytest.fixture
-def line(tmp_path: Path, asked: Asked) -> Iterator[ScoringHarness]:
-    with lined(tmp_path, asked) as made:
+def line(tmp_path: Path, judge_stub: BlockableJudge) -> Iterator[ScoringHarness]:
+    with open_harness(tmp_path, judge_stub) as made:
         yield made
 
 
@@ -111,7 +113,7 @@ def outdated(line: ScoringHarness) -> int:
 # --- a verdict --------------------------------------------------------------------------------------------------------
 
 
-def test_a_verdict_is_stored_as_the_next_revision_and_told_to_back_ends(line: ScoringHarness) -> None:
+def test_a_verdict_is_stored_as_the_next_revision_and_exported(line: ScoringHarness) -> None:
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     assert revisions(line)[:1] == [(1, ["search"], None)]
@@ -124,8 +126,8 @@ def test_a_verdict_is_stored_as_the_next_revision_and_told_to_back_ends(line: Sc
     assert len(events(line)) == 1
 
 
-def test_before_a_verdict_comes_everything_else_stands_already(line: ScoringHarness, asked: Asked) -> None:
-    asked.free.clear()
+def test_evaluations_and_cursor_do_not_wait_for_a_verdict(line: ScoringHarness, judge_stub: BlockableJudge) -> None:
+    judge_stub.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     key = line.post(request(*trip(1, "book")))
@@ -134,13 +136,13 @@ def test_before_a_verdict_comes_everything_else_stands_already(line: ScoringHarn
     line.wait()
     assert [len(revisions(line, number)) for number in (0, 1)] == [1, 1]
     assert line.cursor() >= key  # the journal does not wait for the model
-    asked.free.set()
+    judge_stub.free.set()
     line.answered()
     assert [len(revisions(line, number)) for number in (0, 1)] == [2, 2]
 
 
-def test_what_the_judge_combines_is_stored_combined(tmp_path: Path, asked: Asked) -> None:
-    with lined(tmp_path, asked, judge=asked.judge(combination="min")) as line:
+def test_a_combined_score_is_stored_with_the_same_digest(tmp_path: Path, judge_stub: BlockableJudge) -> None:
+    with open_harness(tmp_path, judge_stub, judge=judge_stub.judge(combination="min")) as line:
         line.post(request(*trip(0, "search", "book")))
         line.wait(1.0)
         line.answered()
@@ -150,7 +152,7 @@ def test_what_the_judge_combines_is_stored_combined(tmp_path: Path, asked: Asked
         assert after["digest"] == before["digest"]
 
 
-def test_words_of_the_model_are_not_stored_with_names_only(line: ScoringHarness) -> None:
+def test_the_explanation_of_the_judge_is_not_stored_without_keep_arguments(line: ScoringHarness) -> None:
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     line.answered()
@@ -168,7 +170,7 @@ def late(root: SpanRecord, name: str) -> bytes:
     return request(tool(name, parent_id=root.span_id, trace_id=root.trace_id))
 
 
-def test_late_spans_after_a_verdict_make_the_next_revision_and_are_judged_again(line: ScoringHarness) -> None:
+def test_late_spans_after_a_verdict_cause_a_revision_and_another_verdict(line: ScoringHarness) -> None:
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -182,15 +184,15 @@ def test_late_spans_after_a_verdict_make_the_next_revision_and_are_judged_again(
     assert outdated(line) == 0
 
 
-def test_a_verdict_about_what_is_no_longer_so_is_thrown_away(line: ScoringHarness, asked: Asked) -> None:
-    asked.free.clear()
+def test_a_verdict_on_an_outdated_revision_is_discarded(line: ScoringHarness, judge_stub: BlockableJudge) -> None:
+    judge_stub.free.clear()
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
-    eventually(lambda: len(asked.questions) == 1, "it is not asked")
+    eventually(lambda: len(judge_stub.questions) == 1, "it is not asked")
     line.post(late(root, "book"))
     line.wait(2.0)
-    asked.free.set()
+    judge_stub.free.set()
     line.answered()
     both = ["search", "book"]
     assert revisions(line) == [(1, ["search"], None), (2, both, None), (3, both, 0.25)]
@@ -198,7 +200,7 @@ def test_a_verdict_about_what_is_no_longer_so_is_thrown_away(line: ScoringHarnes
     assert len(events(line)) == 1
 
 
-def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before_them(line: ScoringHarness) -> None:
+def test_a_pending_verdict_is_stored_before_the_revision_of_late_spans(line: ScoringHarness) -> None:
     root, *calls = trip(0, "search")
     line.post(request(root, *calls))
     line.wait(1.0)
@@ -210,7 +212,9 @@ def test_a_verdict_that_waits_to_be_stored_when_late_spans_come_is_stored_before
     assert revisions(line) == [(1, ["search"], None), (2, ["search"], 0.25), (3, both, None), (4, both, 0.25)]
 
 
-def test_spans_that_come_twice_ask_nobody_and_make_no_revision(line: ScoringHarness, asked: Asked) -> None:
+def test_repeated_spans_cause_no_judge_request_and_no_revision(
+    line: ScoringHarness, judge_stub: BlockableJudge
+) -> None:
     spans = trip(0, "search")
     line.post(request(*spans))
     line.wait(1.0)
@@ -220,18 +224,20 @@ def test_spans_that_come_twice_ask_nobody_and_make_no_revision(line: ScoringHarn
         line.wait(5.0)
         line.answered()
     assert len(revisions(line)) == 2
-    assert len(asked.questions) == 1
+    assert len(judge_stub.questions) == 1
 
 
 @pytest.mark.parametrize("how", ["the same spans", "a late one"])
-def test_it_goes_on_after_a_new_start_as_if_there_had_been_none(tmp_path: Path, asked: Asked, how: str) -> None:
+def test_a_restart_does_not_change_revisions_and_judge_requests(
+    tmp_path: Path, judge_stub: BlockableJudge, how: str
+) -> None:
     root, *calls = trip(0, "search")
-    with lined(tmp_path, asked) as line:
+    with open_harness(tmp_path, judge_stub) as line:
         line.post(request(root, *calls))
         line.wait(1.0)
         line.answered()
         now = line.now
-    with lined(tmp_path, asked, now=now) as line:
+    with open_harness(tmp_path, judge_stub, now=now) as line:
         line.wait()
         line.post(request(root, *calls) if how == "the same spans" else late(root, "book"))
         line.wait(5.0)
@@ -241,63 +247,61 @@ def test_it_goes_on_after_a_new_start_as_if_there_had_been_none(tmp_path: Path, 
         if how == "a late one":
             known += [(3, both, None), (4, both, 0.25)]
         assert revisions(line) == known
-        assert len(asked.questions) == len(known) // 2
+        assert len(judge_stub.questions) == len(known) // 2
 
 
-def test_a_question_that_was_under_way_at_a_kill_is_not_asked_again_and_nothing_is_doubled(
-    tmp_path: Path, asked: Asked
-) -> None:
+def test_a_judge_request_lost_at_a_kill_is_not_repeated(tmp_path: Path, judge_stub: BlockableJudge) -> None:
     spans = trip(0, "search")
-    asked.free.clear()
-    with lined(tmp_path, asked) as line:
+    judge_stub.free.clear()
+    with open_harness(tmp_path, judge_stub) as line:
         line.post(request(*spans))
         line.wait(1.0)
-        eventually(lambda: len(asked.questions) == 1, "it is not asked")
+        eventually(lambda: len(judge_stub.questions) == 1, "it is not asked")
         now = line.now
-    asked.free.set()
-    with lined(tmp_path, asked, now=now) as line:
+    judge_stub.free.set()
+    with open_harness(tmp_path, judge_stub, now=now) as line:
         line.post(request(*spans))
         line.wait(5.0)
         line.answered()
         assert revisions(line) == [(1, ["search"], None)]
-        assert len(asked.questions) == 1
+        assert len(judge_stub.questions) == 1
 
 
 # --- deletions and storage errors ------------------------------------------------------------------------------------
 
 
-def test_a_verdict_about_a_trace_that_was_deleted_brings_nothing_back(line: ScoringHarness, asked: Asked) -> None:
-    asked.free.clear()
+def test_a_verdict_on_a_deleted_trace_is_discarded(line: ScoringHarness, judge_stub: BlockableJudge) -> None:
+    judge_stub.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     line.store.delete_trace(trace_id(0))
-    asked.free.set()
+    judge_stub.free.set()
     line.answered()
     assert line.runs() == {}
     assert events(line) == []
     assert outdated(line) == 1
 
 
-def test_a_verdict_about_a_part_that_was_taken_back_is_thrown_away(line: ScoringHarness, asked: Asked) -> None:
-    asked.free.clear()
+def test_a_verdict_on_a_superseded_partial_run_is_discarded(line: ScoringHarness, judge_stub: BlockableJudge) -> None:
+    judge_stub.free.clear()
     root, first = trip(0, "search")
     line.post(request(first))
     line.wait(10.0)
     line.post(request(root))
     line.wait(1.0)
-    asked.free.set()
+    judge_stub.free.set()
     line.answered()
     assert [run.revision for run in (each.current for each in line.runs().values())] == [2]
     assert revisions(line) == [(1, ["search"], None), (2, ["search"], 0.25)]
 
 
-def test_a_verdict_is_kept_until_the_store_can_be_written(tmp_path: Path, asked: Asked) -> None:
-    with lined(tmp_path, asked, timeout=0.05) as line:
-        asked.free.clear()
+def test_a_verdict_is_stored_after_a_lock_on_the_store_is_released(tmp_path: Path, judge_stub: BlockableJudge) -> None:
+    with open_harness(tmp_path, judge_stub, timeout=0.05) as line:
+        judge_stub.free.clear()
         for number in range(3):
             line.post(request(*trip(number, "search")))
         line.wait(1.0)
-        asked.free.set()
+        judge_stub.free.set()
         assert line.pipeline.flush_verdicts(60_000)
         with closing(sqlite3.connect(tmp_path / "goldspan.db", isolation_level=None, check_same_thread=False)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -310,14 +314,16 @@ def test_a_verdict_is_kept_until_the_store_can_be_written(tmp_path: Path, asked:
         assert len(events(line)) == 3
 
 
-def test_a_run_that_was_rescored_meanwhile_keeps_what_was_said_last(line: ScoringHarness, asked: Asked) -> None:
-    asked.free.clear()
+def test_a_verdict_on_a_run_that_was_rescored_meanwhile_is_discarded(
+    line: ScoringHarness, judge_stub: BlockableJudge
+) -> None:
+    judge_stub.free.clear()
     line.post(request(*trip(0, "search")))
     line.wait(1.0)
     (run,) = line.runs().values()
     told = evaluate(run_from_document(run.current.document), Goldens([Golden("other", "Book a trip")]))
     assert line.store.replace_if_current(replace(told, revision=2), (1, run.current.digest))
-    asked.free.set()
+    judge_stub.free.set()
     line.answered()
     assert [each.document["golden_id"] for each in line.store.evaluations(run.run_id)] == ["g", "other"]
     assert outdated(line) == 1

@@ -32,7 +32,7 @@ ROUNDS = max(4, int(50 * float(os.environ.get("STRESS", "1"))))
 CLIENTS = 4
 PAUSE_S = 0.02
 """Seconds between two requests of a client, so that the gateway completes its work before the next kill."""
-TROUBLES: tuple[Mood | None, ...] = ("takes", "refuses", "hangs", "hangs up", "forgets to answer", None)
+MOODS: tuple[Mood | None, ...] = ("takes", "refuses", "hangs", "hangs up", "forgets to answer", None)
 """The behaviour of the back end in each round; `None`: it does not listen."""
 
 
@@ -118,7 +118,7 @@ def clients(port: int, draw: random.Random) -> Iterator[list[Client]]:
             client.join(PATIENCE_S)
 
 
-STEPPING = """
+STEPPING_CLOCK = """
 import random, time
 
 def stepping(clock, unit):
@@ -135,10 +135,10 @@ time.time, time.time_ns = stepping(time.time, 1), stepping(time.time_ns, 10**9)
     [
         pytest.param(1, "", id="one worker"),
         pytest.param(2, "", id="two workers"),
-        pytest.param(1, STEPPING, id="a clock that steps"),
+        pytest.param(1, STEPPING_CLOCK, id="a clock that steps"),
     ],
 )
-def test_what_was_acknowledged_is_forwarded_and_scored_once_however_often_the_gateway_is_killed(
+def test_acknowledged_requests_are_forwarded_and_scored_once_despite_repeated_kills(
     workers: int, clock: str, tmp_path: Path
 ) -> None:
     draw = random.Random(workers)
@@ -149,14 +149,14 @@ def test_what_was_acknowledged_is_forwarded_and_scored_once_however_often_the_ga
         try:
             with clients(gateway.http_port, draw) as sending:
                 for number in range(ROUNDS):
-                    _make_trouble(behind, TROUBLES[number % len(TROUBLES)])
+                    _set_back_end_mood(behind, MOODS[number % len(MOODS)])
                     time.sleep(draw.uniform(0.1, 2.0))
                     gateway.kill()
                     began = time.monotonic()
                     # In every other round the gateway is killed again while it still processes the rest of the journal.
                     gateway.start("/healthz" if number % 2 else "/readyz")
                     seconds.append(time.monotonic() - began)
-            _make_trouble(behind, "takes")
+            _set_back_end_mood(behind, "takes")
             tallies = [client.tally for client in sending]
             _wait_until_forwarded(behind, tallies, gateway)
             assert gateway.stop() == 0, gateway.log
@@ -185,7 +185,7 @@ def _gateway(folder: Path, behind: BackEnd, workers: int, clock: str) -> Gateway
     return Gateway(folder, (), {"PYTHONPATH": str(folder / "site")})
 
 
-def _make_trouble(behind: BackEnd, mood: Mood | None) -> None:
+def _set_back_end_mood(behind: BackEnd, mood: Mood | None) -> None:
     if mood is None:
         behind.go_down()
         return

@@ -18,7 +18,7 @@ EXAMPLES = 40
 PATIENCE_S = 300
 
 
-def test_every_operation_is_in_the_document_under_its_name() -> None:
+def test_the_document_contains_every_operation_with_its_name() -> None:
     named = {
         (method.upper(), path): told["operationId"]
         for path, methods in DOCUMENT["paths"].items()
@@ -27,13 +27,13 @@ def test_every_operation_is_in_the_document_under_its_name() -> None:
     assert named == {(each.method, each.path): each.name for each in OPERATIONS}
 
 
-def test_every_field_of_a_filter_is_a_parameter() -> None:
+def test_every_field_of_the_run_filter_is_a_parameter() -> None:
     told = {parameter["name"] for parameter in DOCUMENT["paths"]["/api/v1/runs"]["get"]["parameters"]}
     fields = {name.removesuffix("_ns") for name in RunFilter.__dataclass_fields__}
     assert told == fields | {"limit", "cursor"}
 
 
-def test_every_refusal_is_described_and_has_the_same_form() -> None:
+def test_every_error_response_is_described_with_the_same_schema() -> None:
     for methods in DOCUMENT["paths"].values():
         for told in methods.values():
             statuses = set(told["responses"]) - {"200"}
@@ -44,25 +44,29 @@ def test_every_refusal_is_described_and_has_the_same_form() -> None:
 
 
 def test_the_document_is_served(tmp_path: Path) -> None:
-    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store)) as world:
-        assert world.get("/api/v1/openapi.json") == DOCUMENT
+    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store)) as running_api:
+        assert running_api.get("/api/v1/openapi.json") == DOCUMENT
 
 
 @pytest.mark.e2e
 @pytest.mark.skipif(not is_built("schemathesis"), reason="for want of schemathesis's environment: make recipes")
-def test_whatever_is_made_of_the_document_is_answered_as_it_says(tmp_path: Path) -> None:
+def test_responses_to_generated_requests_conform_to_the_document(tmp_path: Path) -> None:
     """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""
-    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store, Goldens())) as world:
+    with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store, Goldens())) as running_api:
         store.submit_many(evaluation(number) for number in range(1, 400))  # more than the test deletes
         command = [
             *(python_of("schemathesis").with_name("st"), "--no-color", "run"),
-            *(f"http://127.0.0.1:{world.port}/api/v1/openapi.json", "--exclude-checks", "positive_data_acceptance"),
+            *(
+                f"http://127.0.0.1:{running_api.port}/api/v1/openapi.json",
+                "--exclude-checks",
+                "positive_data_acceptance",
+            ),
             *("--max-examples", str(EXAMPLES), "--generation-deterministic", "--request-timeout", "60"),
         ]
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=PATIENCE_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert world.forgotten
+        assert running_api.forgotten
         assert store.count().total
         store.check()

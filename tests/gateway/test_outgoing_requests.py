@@ -28,7 +28,7 @@ def read(body: bytes) -> Any:
     return request.resource_spans[0].scope_spans[0].spans
 
 
-def test_everything_of_a_span_in_json_is_there_in_protobuf() -> None:
+def test_every_field_of_a_json_span_is_converted_to_protobuf() -> None:
     (span,) = read(
         request_of(
             {
@@ -86,13 +86,13 @@ def test_everything_of_a_span_in_json_is_there_in_protobuf() -> None:
         {"attributes": 5},
     ],
 )
-def test_an_item_that_is_wrong_is_left_out_alone(wrong: dict[str, Any]) -> None:
+def test_only_an_invalid_item_is_omitted(wrong: dict[str, Any]) -> None:
     right = {"traceId": TRACE, "spanId": SPAN}
     spans = read(request_of({**right, "name": "one"}, {**right, "name": "two", **wrong}, {**right, "name": "three"}))
     assert [span.name for span in spans] == ["one", "three"]
 
 
-def test_logs_and_metrics_are_put_into_protobuf_too() -> None:
+def test_logs_and_metrics_are_converted_to_protobuf() -> None:
     log = {"traceId": TRACE, "spanId": SPAN, "eventName": "e", "body": {"stringValue": "b"}, "severityNumber": 9}
     body = json.dumps({"resourceLogs": [{"scopeLogs": [{"scope": {"name": "s"}, "logRecords": [log]}]}]})
     logs = ExportLogsServiceRequest.FromString(json_to_protobuf("logs", b"\xef\xbb\xbf \n" + body.encode()))
@@ -109,7 +109,7 @@ def test_logs_and_metrics_are_put_into_protobuf_too() -> None:
     assert (read_point.as_int, read_point.exemplars[0].trace_id.hex()) == (3, TRACE)
 
 
-def test_what_was_called_otherwise_before_2022_is_called_as_today() -> None:
+def test_names_used_before_2022_are_converted_to_current_names() -> None:
     spans = [{"traceId": TRACE, "spanId": SPAN, "name": "old"}]
     scope = {"instrumentationLibrary": {"name": "library"}, "spans": spans}
     body = json.dumps({"resourceSpans": [{"instrumentationLibrarySpans": [scope]}]}).encode()
@@ -134,13 +134,13 @@ def test_what_was_called_otherwise_before_2022_is_called_as_today() -> None:
         b'{"resourceSpans": [{"resource": {"attributes": [5]}, "scopeSpans": [5, {"spans": []}]}]}',
     ],
 )
-def test_what_is_no_request_at_all_is_told(body: bytes) -> None:
+def test_a_body_that_is_no_request_is_a_decode_error(body: bytes) -> None:
     with pytest.raises(DecodeError):
         json_to_protobuf("traces", body)
 
 
 @given(st.integers(1, 40))
-def test_halves_are_together_what_was_whole(count: int) -> None:
+def test_both_halves_together_contain_every_span_of_the_request(count: int) -> None:
     names = [f"span {number}" for number in range(count)]
     waiting = [OutgoingRequest("protobuf", traces(*names))]
     alone: list[OutgoingRequest] = []
@@ -162,7 +162,7 @@ def test_halves_are_together_what_was_whole(count: int) -> None:
         assert resource.scope_spans[0].scope.name in scopes
 
 
-def test_what_newer_senders_write_stays_in_both_halves() -> None:
+def test_unknown_fields_stay_in_both_halves() -> None:
     unknown = b"\xfa\x3e\x03new"  # a field that this version of OTLP does not define
     divided = split_in_half("traces", OutgoingRequest("protobuf", traces("one", "two") + unknown))
     assert divided is not None
@@ -179,11 +179,11 @@ def test_what_newer_senders_write_stays_in_both_halves() -> None:
         OutgoingRequest("protobuf", traces("one")),
     ],
 )
-def test_what_has_no_halves_stays_whole(part: OutgoingRequest) -> None:
+def test_a_request_without_two_items_is_not_split(part: OutgoingRequest) -> None:
     assert split_in_half("traces", part) is None
 
 
-def test_json_is_divided_in_protobuf() -> None:
+def test_a_json_request_is_split_into_protobuf_halves() -> None:
     right = {"traceId": TRACE, "spanId": SPAN}
     divided = split_in_half(
         "traces", OutgoingRequest("json", request_of({**right, "name": "one"}, {**right, "name": "two"}))

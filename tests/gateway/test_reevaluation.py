@@ -45,24 +45,24 @@ _goldens = st.builds(
 )
 
 
-def kept(evaluation: Evaluation, *, keep_arguments: bool) -> StoredEvaluation:
+def stored_form(evaluation: Evaluation, *, keep_arguments: bool) -> StoredEvaluation:
     document = json.loads(to_json(evaluation_to_document(evaluation, keep_arguments=keep_arguments)))
     return StoredEvaluation(evaluation.run.run_id, evaluation.revision, evaluation.digest, 0, document)
 
 
-def said(evaluation: Evaluation) -> dict[str, object]:
+def content_of(evaluation: Evaluation) -> dict[str, object]:
     """Returns the content of an evaluation; its digest also covers values that do not affect it."""
     document = json.loads(to_json(evaluation_document(evaluation)))
     return {name: value for name, value in document.items() if name not in ("digest", "revision")}
 
 
 @given(st.lists(_calls, max_size=4), _goldens, _goldens, st.booleans())
-def test_what_is_rescored_says_what_would_have_been_said_at_first(
+def test_a_rescored_evaluation_equals_a_first_evaluation_with_the_current_goldens(
     calls: list[ToolCall], before: Golden, now: Golden, keep_arguments: bool
 ) -> None:
     run = Run("t:s", input="Money back!", tool_calls=tuple(calls))
-    first = kept(evaluate(run, Goldens([before])), keep_arguments=keep_arguments)
-    outright = said(evaluate(run, Goldens([now])))
+    first = stored_form(evaluate(run, Goldens([before])), keep_arguments=keep_arguments)
+    outright = content_of(evaluate(run, Goldens([now])))
     try:
         again = reevaluate_stored([first], lambda stored: evaluate(stored, Goldens([now])))
     except MissingRunDataError:
@@ -70,14 +70,14 @@ def test_what_is_rescored_says_what_would_have_been_said_at_first(
         return
     if again is not None:
         assert again.revision == 2
-        assert said(again) == outright
+        assert content_of(again) == outright
     else:
         assert {name: first.document[name] for name in outright} == outright
 
 
 # --- stored judgements ------------------------------------------------------------------------------------------------
 
-SAID = Score(
+JUDGED_SCORE = Score(
     "tool_selection",
     0.5,
     reason="tiny rates the choice of tools 0.5; mail would have been better.",
@@ -88,17 +88,17 @@ BEFORE = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),))])
 
 
 def judged(
-    goldens: Goldens, score: Score = SAID, threshold: float | None = None, combination: Combination = "apart"
+    goldens: Goldens, score: Score = JUDGED_SCORE, threshold: float | None = None, combination: Combination = "apart"
 ) -> Evaluation:
     """Returns the run as stored after it was judged."""
     return with_tool_selection(evaluate(RUN, goldens), with_threshold(score, threshold), combination=combination)
 
 
 @given(_goldens, st.booleans(), st.sampled_from(("apart", "min")), st.sampled_from((None, 0.4, 0.6)))
-def test_what_a_model_said_stays_and_is_weighed_as_it_would_be_now(
+def test_rescoring_keeps_the_judged_score_and_applies_the_current_threshold_and_combination(
     now: Golden, keep_arguments: bool, combination: Combination, threshold: float | None
 ) -> None:
-    first = kept(judged(BEFORE), keep_arguments=keep_arguments)
+    first = stored_form(judged(BEFORE), keep_arguments=keep_arguments)
     options: dict[str, Any] = {"combination": combination, "threshold": threshold}
     try:
         again = reevaluate_stored([first], lambda stored: evaluate(stored, Goldens([now])), **options)
@@ -107,23 +107,23 @@ def test_what_a_model_said_stays_and_is_weighed_as_it_would_be_now(
         return
     outright = judged(Goldens([now]), threshold=threshold, combination=combination)
     if not keep_arguments:
-        assert SAID.judgement is not None
-        judgement = replace(SAID.judgement, words=None)
-        outright = judged(Goldens([now]), replace(SAID, judgement=judgement), threshold, combination)
+        assert JUDGED_SCORE.judgement is not None
+        judgement = replace(JUDGED_SCORE.judgement, words=None)
+        outright = judged(Goldens([now]), replace(JUDGED_SCORE, judgement=judgement), threshold, combination)
     assert again is None or (again.changes, again.revision) == (None, 2)
     told = first.document if again is None else evaluation_to_document(again, keep_arguments=keep_arguments)
     wanted = json.loads(to_json(evaluation_to_document(outright, keep_arguments=keep_arguments)))
     ours = json.loads(to_json(told))
     for name in ("scores", "passed", "reason", "golden_id"):
         assert ours[name] == wanted[name]
-    repeated = kept(again, keep_arguments=keep_arguments) if again else first
+    repeated = stored_form(again, keep_arguments=keep_arguments) if again else first
     assert reevaluate_stored([first, repeated], lambda stored: evaluate(stored, Goldens([now])), **options) is None
 
 
-def test_the_threshold_of_the_golden_of_now_goes_before_any_other() -> None:
+def test_the_threshold_of_the_current_golden_takes_precedence() -> None:
     now = Goldens([Golden("g", "Money back!", (ExpectedTool("refund"),), thresholds={"tool_selection": 0.7})])
     again = reevaluate_stored(
-        [kept(judged(BEFORE), keep_arguments=False)], lambda run: evaluate(run, now), threshold=0.1
+        [stored_form(judged(BEFORE), keep_arguments=False)], lambda run: evaluate(run, now), threshold=0.1
     )
     assert again is not None
     score = again.score("tool_selection")
@@ -132,8 +132,8 @@ def test_the_threshold_of_the_golden_of_now_goes_before_any_other() -> None:
 
 
 @pytest.mark.parametrize("keep_arguments", [True, False])
-def test_a_judge_that_failed_has_failed_still(keep_arguments: bool) -> None:
-    first = kept(judged(BEFORE, failed_score("Timeout: no answer within 30 s")), keep_arguments=keep_arguments)
+def test_rescoring_keeps_the_error_of_a_failed_judge(keep_arguments: bool) -> None:
+    first = stored_form(judged(BEFORE, failed_score("Timeout: no answer within 30 s")), keep_arguments=keep_arguments)
     assert reevaluate_stored([first], lambda run: evaluate(run, BEFORE)) is None
     again = reevaluate_stored([first], lambda run: evaluate(run, Goldens([])))
     assert again is not None

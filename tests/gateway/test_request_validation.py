@@ -31,10 +31,10 @@ LIMITS = ResourceLimits()
 TRACE_1 = (1).to_bytes(16, "big")
 
 
-def reading(
+def validate(
     body: Any, signal: str = "traces", *, limits: ResourceLimits = LIMITS, partitioned: bool = False
 ) -> ValidatedRequest:
-    """Validate a protobuf message, a JSON document, or text or bytes as JSON."""
+    """Validates a protobuf message, a JSON document, or text or bytes as JSON."""
     if isinstance(body, dict | list | int | None):
         body = json.dumps(body)
     if isinstance(body, str):
@@ -45,7 +45,7 @@ def reading(
 
 def refusal(body: Any, signal: str = "traces", **options: Any) -> ExportResponse:
     with pytest.raises(RequestRefused) as caught:
-        reading(body, signal, **options)
+        validate(body, signal, **options)
     return caught.value.response
 
 
@@ -70,19 +70,19 @@ def in_scope(items: bytes) -> bytes:
     [(request("a", "b"), "traces"), (logs_request("a", "b"), "logs"), (metrics_request(), "metrics")],
     ids=["traces", "logs", "metrics"],
 )
-def test_a_good_request_is_taken_as_it_came(made, signal):
+def test_a_valid_request_is_accepted_unchanged(made, signal):
     body = made.SerializeToString()
     items = 5 if signal == "metrics" else 2
-    assert reading(body, signal) == ValidatedRequest(body, items)
+    assert validate(body, signal) == ValidatedRequest(body, items)
     written = json.dumps(document(made), indent=1)
-    assert reading(written, signal) == ValidatedRequest(written.encode(), items)
+    assert validate(written, signal) == ValidatedRequest(written.encode(), items)
 
 
 @pytest.mark.parametrize("signal", ["traces", "logs", "metrics"])
 @pytest.mark.parametrize("body", [b"", b"\x0a\x00", in_scope(b""), {}, {"resourceSpans": []}, {"resourceSpans": None}])
-def test_an_empty_request_is_taken_and_nothing_is_left_of_it(body, signal):
-    assert reading(body, signal, partitioned=True).body == b""
-    assert reading(body, signal).item_count == 0
+def test_an_empty_request_is_accepted_with_an_empty_body(body, signal):
+    assert validate(body, signal, partitioned=True).body == b""
+    assert validate(body, signal).item_count == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_an_empty_request_is_taken_and_nothing_is_left_of_it(body, signal):
         pytest.param(in_scope(field(0x1A, b"\xff")), id="a URL that is not UTF-8"),
     ],
 )
-def test_what_is_no_protobuf_request_is_refused(body):
+def test_an_invalid_protobuf_request_is_refused(body):
     for signal in ("traces", "logs", "metrics"):
         assert refusal(body, signal) == ExportResponse(400, f"the body is not an OTLP {signal} request in protobuf")
 
@@ -119,7 +119,7 @@ def test_what_is_no_protobuf_request_is_refused(body):
         ('{"resourceSpans": [{"scopeSpans": [{"spans": "a"}]}]}', "spans is not a list of JSON objects"),
     ],
 )
-def test_what_is_no_json_request_is_refused_and_the_reason_told(body, told):
+def test_an_invalid_json_request_is_refused_with_a_reason(body, told):
     answer = refusal(body)
     assert answer.http_status == 400
     assert told in answer.message
@@ -143,10 +143,10 @@ BROKEN: dict[str, Callable[[Any], None]] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("media", ["protobuf", "json"])
-def test_a_span_without_valid_ids_is_left_out_alone(broken, media):
+def test_only_a_span_without_valid_ids_is_rejected(broken, media):
     made = request("first", "second", "third")
     broken(spans_of(made)[1])
-    reception = reading(made if media == "protobuf" else document(made))
+    reception = validate(made if media == "protobuf" else document(made))
     assert (reception.item_count, reception.rejected_count) == (2, 1)
     assert "all of them are zero" in reception.rejection_reason
     assert names_in(reception) == ["first", "third"]
@@ -168,10 +168,10 @@ def kvlists(depth: int) -> AnyValue:
 
 
 @pytest.mark.parametrize("value", [nested(40), kvlists(28)], ids=["arrays", "lists of pairs"])
-def test_values_may_nest_as_deep_as_protobuf_allows(value):
+def test_values_may_be_nested_as_deep_as_protobuf_allows(value):
     made = request("deep")
     spans_of(made)[0].attributes.add(key="deep").value.CopyFrom(value)
-    assert reading(made).item_count == reading(document(made)).item_count == 1
+    assert validate(made).item_count == validate(document(made)).item_count == 1
 
 
 def with_value(raw: bytes) -> bytes:
@@ -189,43 +189,43 @@ def arrays(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize("raw", [arrays(60), arrays(1000), field(0x0A, b"\xff"), b"\x0a\xff\x01", b"\x0b\x08"])
-def test_a_span_that_back_ends_would_refuse_is_left_out_alone(raw):
-    reception = reading(with_value(raw))
+def test_only_a_malformed_or_too_deeply_nested_span_is_rejected(raw):
+    reception = validate(with_value(raw))
     assert (reception.item_count, reception.rejected_count) == (2, 1)
     assert reception.rejection_reason == "a span is malformed or nested too deeply, or text in it is not UTF-8"
     assert names_in(reception) == ["first", "last"]
 
 
 @pytest.mark.parametrize("depth", range(44, 52))
-def test_what_is_taken_can_be_parsed_by_everybody(depth):
+def test_accepted_spans_can_be_parsed_with_protobuf(depth):
     body = with_value(arrays(depth))
     try:
         ExportTraceServiceRequest.FromString(body)
     except ProtobufError:
-        assert reading(body).rejected_count == 1
+        assert validate(body).rejected_count == 1
     else:
-        assert reading(body) == ValidatedRequest(body, 3)
+        assert validate(body) == ValidatedRequest(body, 3)
 
 
-def test_json_that_nests_too_deeply_is_left_out_alone():
+def test_only_a_json_span_that_is_nested_too_deeply_is_rejected():
     made = document(request("first", "deep"))
     deep: dict[str, Any] = {"stringValue": "inside"}
     for _ in range(150):
         deep = {"arrayValue": {"values": [deep]}}
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["attributes"] = [{"key": "deep", "value": deep}]
-    reception = reading(made)
+    reception = validate(made)
     assert (names_in(reception), reception.rejection_reason) == (["first"], "a value is nested too deeply")
 
 
 @pytest.mark.parametrize("part", ["resource", "scope"])
-def test_a_broken_resource_or_scope_costs_what_belongs_to_it_alone(part):
+def test_an_invalid_resource_or_scope_rejects_only_its_own_spans(part):
     made = request("first")
     path = field(0x0A, field(0x0A, field(0x0A, b"\xff" * 3)))
     if part == "scope":
         path = field(0x0A, field(0x0A, b"\xff"))
     spans = b"".join(field(0x12, span.SerializeToString()) for span in spans_of(request("a", "b")))
     broken = field(0x0A, path[2:] + field(0x12, spans)) if part == "resource" else in_scope(path[2:] + spans)
-    reception = reading(made.SerializeToString() + broken)
+    reception = validate(made.SerializeToString() + broken)
     assert (reception.item_count, reception.rejected_count) == (1, 2)
     assert "resource or scope of a span" in reception.rejection_reason
     assert names_in(reception) == ["first"]
@@ -244,7 +244,7 @@ def test_a_request_of_another_signal_is_refused(signal, made):
     assert refusal(made, signal).http_status == 400
 
 
-def test_logs_without_any_context_are_no_spans():
+def test_logs_without_trace_context_are_refused_as_traces():
     made = logs_request("a")
     for log in made.resource_logs[0].scope_logs[0].log_records:
         log.ClearField("trace_id")
@@ -257,19 +257,19 @@ def test_base64_ids_are_refused():
     assert refusal(written.replace(f"{1:032x}", "AAAAAAAAAAAAAAAAAAAAAQ==")).message == "traceId is not hexadecimal"
 
 
-def test_upper_case_ids_and_numbers_in_any_writing_are_taken():
+def test_upper_case_ids_and_numbers_in_any_form_are_accepted():
     made = document(request("a"))
     span = made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     span |= {"spanId": "ABCDEF0123456789", "startTimeUnixNano": 9007199254740993, "unknown": [{}], "kind": None}
     span["attributes"] = [{"key": "rate", "value": {"doubleValue": "NaN"}}]
-    assert reading(made).item_count == 1
+    assert validate(made).item_count == 1
 
 
 @pytest.mark.parametrize("time", [2**64, -1, "soon", 1.5, [], True])
-def test_a_json_span_with_a_wrong_value_is_left_out_alone(time):
+def test_only_a_json_span_with_an_invalid_time_is_rejected(time):
     made = document(request("first", "second"))
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"] = time
-    reception = reading(made)
+    reception = validate(made)
     assert (names_in(reception), reception.rejected_count) == (["second"], 1)
     assert reception.rejection_reason == "startTimeUnixNano is not a whole number in its range"
 
@@ -277,23 +277,23 @@ def test_a_json_span_with_a_wrong_value_is_left_out_alone(time):
 def test_names_in_snake_case_are_unknown_fields():
     made = request("a")
     written = json.dumps(document(made)).replace("resourceSpans", "resource_spans")
-    assert reading(written) == ValidatedRequest(b"", 0)
+    assert validate(written) == ValidatedRequest(b"", 0)
     assert otlp_json.decode_traces(json.loads(written), old_names=False).spans == []
     logs = json.loads(json.dumps(document(logs_request("a"))).replace("resourceLogs", "resource_logs"))
     assert (len(otlp_json.decode_logs(dict(logs), old_names=False).records)) == 0
     old = json.loads(json.dumps(document(made)).replace("scopeSpans", "instrumentationLibrarySpans"))
     assert otlp_json.decode_traces(old, old_names=False).spans == []
-    assert reading(old).item_count == 0
+    assert validate(old).item_count == 0
 
 
-def test_half_a_surrogate_pair_becomes_a_character_that_can_be_sent_on():
+def test_a_lone_surrogate_is_replaced_by_a_valid_character():
     written = json.dumps(document(request("X", "smile \U0001f600"))).replace('"X"', '"\\ud83d"')
-    reception = reading(written)
+    reception = validate(written)
     assert names_in(reception) == ["\ufffd", "smile \U0001f600"]
     assert reception.rejected_count == 0
 
 
-def test_a_number_that_json_cannot_write_again_is_refused_where_the_request_has_to_be_written():
+def test_a_request_to_be_rewritten_with_a_number_beyond_json_is_refused():
     made = document(request("a", "b"))
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] = ""
     written = json.dumps(made | {"unknown": 0}).replace('"unknown": 0', '"unknown": 1e999')
@@ -302,59 +302,59 @@ def test_a_number_that_json_cannot_write_again_is_refused_where_the_request_has_
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
 @pytest.mark.parametrize("signal", ["traces", "logs", "metrics"])
-def test_what_the_gateway_made_itself_is_left_out(media, signal):
+def test_items_in_the_scope_of_the_gateway_are_removed(media, signal):
     made = {"traces": request("theirs"), "logs": logs_request("theirs"), "metrics": metrics_request()}[signal]
     own = type(made).FromString(made.SerializeToString())
     ((_, resources),) = own.ListFields()
     ((_, scopes),) = [found for found in resources[0].ListFields() if found[0].name.startswith("scope")]
     scopes[0].scope.name = GATEWAY_SCOPE
     as_sent = (lambda it: it) if media == "protobuf" else document
-    assert reading(as_sent(own), signal) == ValidatedRequest(b"", 0)
+    assert validate(as_sent(own), signal) == ValidatedRequest(b"", 0)
     both = type(made).FromString(own.SerializeToString() + made.SerializeToString())
-    reception = reading(as_sent(both), signal)
+    reception = validate(as_sent(both), signal)
     assert (reception.item_count, reception.rejected_count) == (5 if signal == "metrics" else 1, 0)
     assert GATEWAY_SCOPE.encode() not in reception.body
     again = validate_request(signal, media, reception.body, ResourceLimits(), partitioned=False)
     assert again == reception
 
 
-def test_others_may_name_the_gateway():
+def test_items_in_scopes_with_similar_names_are_accepted():
     made = request("about goldspan.gateway")
     made.resource_spans[0].scope_spans[0].scope.name = "goldspan.gateway.tests"
     body = made.SerializeToString()
-    assert reading(body) == ValidatedRequest(body, 1)
+    assert validate(body) == ValidatedRequest(body, 1)
 
 
-def test_the_partitions_are_those_of_the_traces():
+def test_the_partitions_of_a_request_are_those_of_its_traces():
     made = request("a", "b", trace=1)
     made.MergeFrom(request("c", trace=2))
     made.MergeFrom(request("d", trace=0))
     wanted = 1 << partition_of(TRACE_1) | 1 << partition_of((2).to_bytes(16, "big"))
-    assert reading(made, partitioned=True).partitions == wanted
-    assert reading(made).partitions == ALL_PARTITIONS
-    assert reading(document(made), partitioned=True).partitions == ALL_PARTITIONS
+    assert validate(made, partitioned=True).partitions == wanted
+    assert validate(made).partitions == ALL_PARTITIONS
+    assert validate(document(made), partitioned=True).partitions == ALL_PARTITIONS
 
 
-def test_which_worker_has_to_do_with_logs_is_not_told_by_their_traces():
-    assert reading(logs_request("a", trace=1), "logs", partitioned=True).partitions == ALL_PARTITIONS
+def test_logs_belong_to_all_partitions():
+    assert validate(logs_request("a", trace=1), "logs", partitioned=True).partitions == ALL_PARTITIONS
 
 
-def test_a_log_record_with_a_broken_id_is_left_out_alone():
+def test_only_a_log_record_with_an_invalid_id_is_rejected():
     made = logs_request("first", "second", "third")
     made.resource_logs[0].scope_logs[0].log_records[1].span_id = b"\1"
     for body in (made, document(made)):
-        reception = reading(body, "logs")
+        reception = validate(body, "logs")
         assert (reception.item_count, reception.rejected_count) == (2, 1)
         assert reception.rejection_reason == "the span id of a log record is not 8 bytes"
 
 
 @pytest.mark.parametrize("made", [request("a", "b", "c"), document(request("a", "b", "c"))], ids=["protobuf", "json"])
-def test_a_request_may_have_so_many_spans(made):
-    assert reading(made, limits=ResourceLimits(max_spans=3)).item_count == 3
+def test_the_number_of_spans_of_a_request_is_limited(made):
+    assert validate(made, limits=ResourceLimits(max_spans=3)).item_count == 3
     assert refusal(made, limits=ResourceLimits(max_spans=2)).limit == "max_spans"
 
 
-def test_spans_that_are_left_out_count_as_well():
+def test_rejected_spans_count_towards_max_spans():
     made = request("a", "b", "c")
     for span in spans_of(made)[:2]:
         span.ClearField("trace_id")
@@ -363,17 +363,17 @@ def test_spans_that_are_left_out_count_as_well():
 
 
 @pytest.mark.parametrize("signal", ["traces", "logs"])
-def test_a_span_may_have_so_many_attributes(signal):
+def test_the_number_of_attributes_of_an_item_is_limited(signal):
     made = request("a") if signal == "traces" else logs_request("a")
     item = spans_of(made)[0] if signal == "traces" else made.resource_logs[0].scope_logs[0].log_records[0]
     add(item, {f"key {number}": number for number in range(5)})
     for body in (made, document(made)):
-        assert reading(body, signal, limits=ResourceLimits(max_attributes=5)).item_count == 1
+        assert validate(body, signal, limits=ResourceLimits(max_attributes=5)).item_count == 1
         assert refusal(body, signal, limits=ResourceLimits(max_attributes=4)).limit == "max_attributes"
 
 
 @pytest.mark.parametrize("place", ["name", "attribute", "nested", "resource", "scope"])
-def test_a_text_may_have_so_many_bytes(place):
+def test_the_size_of_a_text_is_limited(place):
     text = "ü" * 500
     made = request(text if place == "name" else "short")
     if place == "attribute":
@@ -385,24 +385,24 @@ def test_a_text_may_have_so_many_bytes(place):
     if place == "scope":
         made.resource_spans[0].scope_spans[0].scope.name = text
     for body in (made, document(made)):
-        assert reading(body, limits=ResourceLimits(max_value_bytes=1000)).item_count == 1
+        assert validate(body, limits=ResourceLimits(max_value_bytes=1000)).item_count == 1
         assert refusal(body, limits=ResourceLimits(max_value_bytes=999)).limit == "max_value_bytes"
 
 
-def test_a_key_in_json_may_not_be_longer_either():
+def test_the_size_of_a_json_key_is_limited():
     assert refusal({"k" * 1000: 1}, limits=ResourceLimits(max_value_bytes=999)).limit == "max_value_bytes"
 
 
-def test_json_may_have_so_many_values():
+def test_the_number_of_json_values_is_limited():
     body = {"numbers": [0.5] * 1000}  # 2 brackets, 999 commas
-    assert reading(body, limits=ResourceLimits(max_values=1001)).item_count == 0
+    assert validate(body, limits=ResourceLimits(max_values=1001)).item_count == 0
     assert refusal(body, limits=ResourceLimits(max_values=1000)).limit == "max_values"
 
 
-def test_json_may_take_so_much_memory_when_it_is_parsed():
+def test_the_estimated_memory_of_parsed_json_is_limited():
     body = json.dumps({"numbers": [0.5] * 1000})
     estimate = estimate_parsed_bytes(body.encode())
-    assert reading(body, limits=ResourceLimits(max_parsed_bytes=estimate)).item_count == 0
+    assert validate(body, limits=ResourceLimits(max_parsed_bytes=estimate)).item_count == 0
     assert refusal(body, limits=ResourceLimits(max_parsed_bytes=estimate - 1)).limit == "max_parsed_bytes"
 
 
@@ -430,7 +430,7 @@ def repeated(*values: str, times: int = 20_000) -> str:
         pytest.param(json.dumps([f"{number}\\" for number in range(20_000)]), id="backslashes before quotes"),
     ],
 )
-def test_what_parsing_takes_is_estimated(text):
+def test_the_estimate_of_parsed_json_approximates_the_measured_memory(text):
     body = text.encode()
     tracemalloc.start()
     try:
@@ -445,19 +445,19 @@ def test_what_parsing_takes_is_estimated(text):
     )  # sizes of objects differ slightly between versions of Python
 
 
-def test_large_documents_are_parsed_one_after_the_other():
+def test_large_json_documents_are_parsed_one_at_a_time():
     body = json.dumps({"unknown": "x" * MIB}).encode()
     with ThreadPoolExecutor(1) as threads:
         with exclusive_parsing(body):
             assert not gc.isenabled()
             waiting = threads.submit(validate_request, "traces", "json", body, LIMITS, partitioned=False)
-            assert reading({"small": 1}).item_count == 0
+            assert validate({"small": 1}).item_count == 0
             assert wait([waiting], timeout=0.2).not_done
         assert waiting.result(60).item_count == 0
     assert gc.isenabled()
 
 
-def test_who_does_not_collect_garbage_does_not_after_a_large_document_either():
+def test_garbage_collection_stays_disabled_after_exclusive_parsing():
     gc.disable()
     try:
         with exclusive_parsing(bytes(2 * MIB)):
@@ -474,20 +474,20 @@ def long_request(spans: int, text: int) -> ExportTraceServiceRequest:
     return made
 
 
-def test_a_large_request_is_read_in_parts_with_the_same_checks():
+def test_a_large_request_is_validated_in_parts_with_the_same_checks():
     made = long_request(300, 10_000)
     body = made.SerializeToString()
     assert len(body) > 2 * MIB
-    assert reading(body, partitioned=True) == ValidatedRequest(body, 300, partitions=1 << partition_of(TRACE_1))
+    assert validate(body, partitioned=True) == ValidatedRequest(body, 300, partitions=1 << partition_of(TRACE_1))
     for position in (0, 100, 299):
         spans_of(made)[position].span_id = b""
-    reception = reading(made)
+    reception = validate(made)
     assert (reception.item_count, reception.rejected_count) == (297, 3)
     assert len(names_in(reception)) == 297
     assert "span 100" not in names_in(reception)
 
 
-def test_a_large_request_that_is_cut_off_is_refused():
+def test_a_truncated_large_request_is_refused():
     body = long_request(300, 10_000).SerializeToString()
     assert refusal(body[:-1]).http_status == 400
     assert refusal(body + b"\x0b").http_status == 400
@@ -495,10 +495,10 @@ def test_a_large_request_that_is_cut_off_is_refused():
     assert refusal(body + b"\x0d\x00").http_status == 400
 
 
-def test_unknown_fields_of_every_type_are_taken_in_a_large_request():
+def test_unknown_fields_of_every_type_are_accepted_in_a_large_request():
     body = long_request(300, 10_000).SerializeToString()
     unknown = b"\x98\x06\x01" + b"\x9d\x06abcd" + b"\x99\x06abcdefgh" + b"\x9a\x06\x01a"
-    assert reading(body + unknown + field(0x0A, unknown + field(0x12, unknown))).item_count == 300
+    assert validate(body + unknown + field(0x0A, unknown + field(0x12, unknown))).item_count == 300
 
 
 @pytest.mark.e2e
@@ -515,27 +515,27 @@ def test_unknown_fields_of_every_type_are_taken_in_a_large_request():
         pytest.param(field(0x0A, field(0x12, field(0x0A, b"\x1a\x00" * 3 * MIB))), "max_values", id="of a scope"),
     ],
 )
-def test_what_would_take_gigabytes_once_parsed_is_refused_before(items, limit):
+def test_a_request_that_needs_gigabytes_is_refused_before_it_is_parsed(items, limit):
     assert refusal(items).limit == limit
 
 
-def test_a_large_text_is_taken():
+def test_a_large_text_is_accepted_up_to_the_limit():
     made = long_request(1, 5 * MIB)
     body = made.SerializeToString()
-    assert reading(body) == ValidatedRequest(body, 1)
+    assert validate(body) == ValidatedRequest(body, 1)
     assert refusal(body, limits=ResourceLimits(max_value_bytes=5 * MIB - 1)).limit == "max_value_bytes"
 
 
-def test_large_values_that_nest_too_deeply_are_left_out_alone():
+def test_only_a_span_with_large_values_nested_too_deeply_is_rejected():
     deep = with_value(arrays(1000) + field(0x0A, b"x" * 3 * MIB))
-    reception = reading(deep)
+    reception = validate(deep)
     assert (reception.item_count, reception.rejected_count) == (2, 1)
 
 
 @given(requests())
-def test_what_is_left_of_any_request_is_what_decoding_finds(made):
+def test_accepted_spans_of_any_request_are_those_that_the_decoder_finds(made):
     try:
-        reception = reading(made)
+        reception = validate(made)
     except RequestRefused:
         assert otlp_protobuf.decode_traces(made.SerializeToString()).spans == []
         return
@@ -543,14 +543,14 @@ def test_what_is_left_of_any_request_is_what_decoding_finds(made):
     after = otlp_protobuf.decode_traces(reception.body)
     assert (reception.item_count, reception.rejected_count) == (len(before.spans), before.rejected)
     assert (after.spans, after.rejected) == (before.spans, 0)
-    assert reading(reception.body).body == reception.body
+    assert validate(reception.body).body == reception.body
 
 
 @given(requests())
-def test_both_writings_are_judged_alike(made):
+def test_protobuf_and_json_are_validated_alike(made):
     def outcome(body: Any) -> Any:
         try:
-            reception = reading(body)
+            reception = validate(body)
         except RequestRefused as refused:
             return refused.response.http_status
         return reception.item_count, reception.rejected_count
@@ -559,19 +559,19 @@ def test_both_writings_are_judged_alike(made):
 
 
 @given(logs_requests())
-def test_what_is_left_of_any_logs_can_be_read_again(made):
+def test_accepted_log_records_are_accepted_again(made):
     try:
-        reception = reading(made, "logs")
+        reception = validate(made, "logs")
     except RequestRefused:
         return
-    again = reading(reception.body, "logs")
+    again = validate(reception.body, "logs")
     assert (again.body, again.item_count, again.rejected_count) == (reception.body, reception.item_count, 0)
     ExportLogsServiceRequest.FromString(reception.body)
 
 
-def test_a_broken_metric_is_left_out_alone():
+def test_only_an_invalid_metric_is_rejected():
     made = metrics_request()
     body = made.SerializeToString() + in_scope(field(0x12, field(0x0A, b"\xff")))
-    reception = reading(body, "metrics")
+    reception = validate(body, "metrics")
     assert (reception.item_count, reception.rejected_count) == (5, 1)
     assert len(ExportMetricsServiceRequest.FromString(reception.body).resource_metrics[0].scope_metrics[0].metrics) == 5

@@ -36,16 +36,16 @@ def scopes(item: NewEntry) -> list[tuple[dict[str, Any], str, list[Any]]]:
     ]
 
 
-def taken(kind: str, *evaluations: Any) -> list[Any]:
+def encoded_items(kind: str, *evaluations: Any) -> list[Any]:
     made = ResultEncoder([kind])  # type: ignore[list-item]
     for one in evaluations:
         made.submit(one)
     return [each for item in made.drain(is_final=True) for _, _, items in scopes(item) for each in items]
 
 
-def test_events_carry_the_ids_of_the_run_that_was_judged() -> None:
+def test_events_have_the_ids_of_the_evaluated_run() -> None:
     one = evaluation(7, "search", "book")
-    events = taken("events", one)
+    events = encoded_items("events", one)
     assert len(events) == len(one.scores) > 1
     assert {event.trace_id.hex() for event in events} == {f"{7:032x}"}
     assert {event.span_id.hex() for event in events} == {f"{7:016x}"}
@@ -56,13 +56,13 @@ def test_events_carry_the_ids_of_the_run_that_was_judged() -> None:
     assert told["tool_precision"]["goldspan.run.id"] == f"{7:032x}:{7:016x}"
 
 
-def test_spans_are_children_of_the_run_that_was_judged() -> None:
-    (span,) = taken("spans", evaluation(7))
+def test_evaluation_spans_are_children_of_the_evaluated_run() -> None:
+    (span,) = encoded_items("spans", evaluation(7))
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (f"{7:032x}", f"{7:016x}")
     assert plain(span.attributes)["goldspan.evaluation"] is True
 
 
-def test_metrics_count_from_the_beginning_of_the_process() -> None:
+def test_metrics_are_cumulative_since_the_start_of_the_process() -> None:
     made = ResultEncoder(["metrics"])
     for number in (1, 2):
         made.submit(evaluation(number))
@@ -74,7 +74,7 @@ def test_metrics_count_from_the_beginning_of_the_process() -> None:
         assert semconv.SCORE_HISTOGRAM in metrics
 
 
-def test_metrics_name_the_tools_of_the_goldens_they_are_told_of() -> None:
+def test_tool_metrics_name_only_tools_of_the_adopted_goldens() -> None:
     made = ResultEncoder(["metrics", "events"])
     made.adopt(Goldens([Golden("flight", tools=[ExpectedTool("search")])]))
     made.submit(evaluation(1, "search", "book"))
@@ -84,7 +84,7 @@ def test_metrics_name_the_tools_of_the_goldens_they_are_told_of() -> None:
     assert {plain(point.attributes)[semconv.TOOL_LABEL] for point in points} == {"search", "other"}
 
 
-def test_everything_is_in_the_scope_by_which_the_gateway_knows_it_again() -> None:
+def test_all_results_are_in_the_scope_of_the_gateway() -> None:
     made = ResultEncoder(["events", "metrics", "spans"])
     made.submit(evaluation())
     items = made.drain(is_final=True)
@@ -96,7 +96,7 @@ def test_everything_is_in_the_scope_by_which_the_gateway_knows_it_again() -> Non
     assert len({resource["service.instance.id"] for resource, _, _ in seen}) == 1
 
 
-def test_workers_are_told_apart() -> None:
+def test_each_encoder_has_its_own_service_instance_id() -> None:
     instances = set()
     for _ in range(2):
         made = ResultEncoder(["events"])
@@ -105,7 +105,7 @@ def test_workers_are_told_apart() -> None:
     assert len(instances) == 2
 
 
-def test_what_was_taken_is_not_taken_again() -> None:
+def test_drained_results_are_not_returned_again() -> None:
     made = ResultEncoder(["events", "spans"])
     made.submit(evaluation(1))
     assert len(made.drain()) == 2
@@ -115,7 +115,7 @@ def test_what_was_taken_is_not_taken_again() -> None:
     assert {event.trace_id.hex() for _, _, events in scopes(logs) for event in events} == {f"{2:032x}"}
 
 
-def test_metrics_are_collected_as_often_as_is_said() -> None:
+def test_metrics_are_collected_at_the_configured_interval() -> None:
     now = [0.0]
     made = ResultEncoder(["metrics"], metrics_seconds=10, clock=lambda: now[0])
     made.submit(evaluation())
@@ -126,11 +126,11 @@ def test_metrics_are_collected_as_often_as_is_said() -> None:
     assert found == [0, 0, 1, 0, 0, 1, 1, 0]
 
 
-def test_where_nothing_was_measured_there_are_no_metrics() -> None:
+def test_without_evaluations_nothing_is_drained() -> None:
     assert ResultEncoder(["metrics", "events", "spans"]).drain(is_final=True) == []
 
 
-def test_no_request_is_very_large() -> None:
+def test_the_number_of_items_per_request_is_limited() -> None:
     made = ResultEncoder(["spans"])
     for number in range(1, 1_201):
         made.submit(evaluation(number))
@@ -142,14 +142,14 @@ def test_no_request_is_very_large() -> None:
     ]
 
 
-def test_a_run_without_a_span_is_told_of_too() -> None:
+def test_a_run_without_a_span_has_events_without_a_trace_id() -> None:
     one = evaluate(Run("conversation-1", unit="conversation"), ["search"])
-    events = taken("events", one)
+    events = encoded_items("events", one)
     assert {event.trace_id for event in events} == {b""}
     assert {plain(event.attributes)["goldspan.run.id"] for event in events} == {"conversation-1"}
 
 
-def test_nothing_is_lost_between_threads() -> None:
+def test_concurrent_submissions_lose_no_event() -> None:
     made = ResultEncoder(["events"])
     one = evaluation()
     done = threading.Event()
@@ -176,7 +176,7 @@ def test_nothing_is_lost_between_threads() -> None:
     assert sum(len(events) for item in items for _, _, events in scopes(item)) == 800 * len(one.scores)
 
 
-def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sdk_sampling_and_service_name_in_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     monkeypatch.setenv("OTEL_METRICS_EXEMPLAR_FILTER", "always_off")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=app")
@@ -189,6 +189,6 @@ def test_what_an_application_has_its_sdk_do_does_not_matter(monkeypatch: pytest.
             assert resource["deployment.environment.name"] == "test"
 
 
-def test_kinds_that_there_are_not_are_told_at_once() -> None:
+def test_an_unknown_kind_of_result_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="results must be events, metrics or spans, not 'attributes'"):
         ResultEncoder(["attributes"])  # type: ignore[list-item]

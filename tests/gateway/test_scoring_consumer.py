@@ -39,7 +39,7 @@ def line(tmp_path: Path) -> Iterator[ScoringHarness]:
     made.close()
 
 
-def only(line: ScoringHarness) -> Any:
+def only_run(line: ScoringHarness) -> Any:
     (run,) = line.runs().values()
     return run
 
@@ -51,7 +51,7 @@ def count(line: ScoringHarness, name: str) -> int:
 # --- grouping ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_scored_once_a_little_after_its_root_came(line: ScoringHarness) -> None:
+def test_a_run_is_scored_once_after_the_grace_period_of_its_root(line: ScoringHarness) -> None:
     root, *tools = asking(0, "search", "book")
     line.post(request(*tools))
     line.wait(9.0)
@@ -61,11 +61,11 @@ def test_a_request_is_scored_once_a_little_after_its_root_came(line: ScoringHarn
     assert line.runs() == {}
     line.wait(1.0)
     line.wait(5.0)
-    assert only(line).current.document["tools_used"] == ["search", "book"]
+    assert only_run(line).current.document["tools_used"] == ["search", "book"]
     assert line.evaluations() == 1
 
 
-def test_a_request_in_whose_telemetry_no_call_would_show_is_counted(line: ScoringHarness) -> None:
+def test_a_run_whose_calls_are_invisible_is_counted(line: ScoringHarness) -> None:
     line.post(request(*asking(0)))
     line.post(request(*asking(1, "search")))
     line.wait(10.0)
@@ -78,15 +78,15 @@ def only_invisible(line: ScoringHarness) -> list[str]:
     return [each["trace_ids"][0] for each in documents if each["health"]["calls_invisible"]]
 
 
-def test_a_request_whose_root_never_comes_is_scored_when_nothing_more_happens(line: ScoringHarness) -> None:
+def test_a_run_without_its_root_is_scored_after_the_idle_time(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search", "book")[1:]))
     line.wait(10.0)
-    run = only(line)
+    run = only_run(line)
     assert run.current.document["tools_used"] == ["search", "book"]
     assert run.current.document["health"]["missing_root"]
 
 
-def test_a_part_that_was_scored_by_itself_is_taken_back_when_the_whole_is_there(line: ScoringHarness) -> None:
+def test_a_partial_run_is_deleted_when_the_complete_run_is_scored(line: ScoringHarness) -> None:
     root, first = asking(0, "search")
     line.post(request(first))
     line.wait(10.0)
@@ -97,7 +97,7 @@ def test_a_part_that_was_scored_by_itself_is_taken_back_when_the_whole_is_there(
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.partition(".")[0])
-def test_it_comes_to_what_files_come_to(tmp_path: Path, capture: Path) -> None:
+def test_the_gateway_evaluates_captures_like_files(tmp_path: Path, capture: Path) -> None:
     path = tmp_path / "traces.pb"
     path.write_bytes(gzip.decompress(capture.read_bytes()))
     goldens = Goldens([Golden("search", tools=(ExpectedTool("search"),), policy=True)])
@@ -144,7 +144,7 @@ def one_by_one(body: bytes) -> list[bytes]:
     st.sampled_from([1, 3]),
     st.sampled_from([2**30, 600]),
 )
-def test_order_posts_workers_and_memory_change_nothing(
+def test_order_batching_workers_and_memory_do_not_change_the_runs(
     requests: list[list[str]], seed: int, workers: int, max_bytes: int
 ) -> None:
     chance = random.Random(seed)
@@ -163,16 +163,16 @@ def test_order_posts_workers_and_memory_change_nothing(
     assert evaluations == len(requests)
 
 
-def test_json_and_protobuf_are_one_request(line: ScoringHarness) -> None:
+def test_spans_in_json_and_protobuf_form_one_run(line: ScoringHarness) -> None:
     root, first, second = asking(0, "search", "book")
     line.post(json_request(first), media="json")
     line.post(request(root))
     line.post(json_request(second), media="json")
     line.wait(1.0)
-    assert only(line).current.document["tools_used"] == ["search", "book"]
+    assert only_run(line).current.document["tools_used"] == ["search", "book"]
 
 
-def test_metrics_and_logs_of_no_agent_are_nobodys_work(line: ScoringHarness) -> None:
+def test_metrics_and_unrelated_logs_are_skipped(line: ScoringHarness) -> None:
     line.post(b"\x0a\x00", signal="metrics")
     logs = '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "GET /"}}]}]}]}'
     line.post(logs.encode(), signal="logs", media="json")
@@ -188,7 +188,7 @@ def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
     return {"timeUnixNano": str(10**18 + time), "body": {"stringValue": f"claude_code.{name}"}, "attributes": pairs}
 
 
-def test_log_events_of_a_session_are_its_request(line: ScoringHarness) -> None:
+def test_log_events_of_a_session_form_one_run(line: ScoringHarness) -> None:
     for number, record in enumerate(
         (
             event("user_prompt", 0, prompt="Fix it"),
@@ -207,18 +207,18 @@ def test_log_events_of_a_session_are_its_request(line: ScoringHarness) -> None:
 # --- revisions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_late_call_makes_the_next_revision_with_everything_in_it(line: ScoringHarness) -> None:
+def test_a_late_call_causes_a_revision_with_all_calls(line: ScoringHarness) -> None:
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
     line.post(request(second))
     line.wait(1.0)
-    run = only(line)
+    run = only_run(line)
     assert (run.current.revision, run.current.document["tools_used"]) == (2, ["search", "book"])
     assert line.evaluations() == 2
 
 
-def test_what_comes_again_changes_nothing(line: ScoringHarness) -> None:
+def test_repeated_spans_cause_no_revision(line: ScoringHarness) -> None:
     whole = request(*asking(0, "search"))
     for _ in range(3):
         line.post(whole)
@@ -230,7 +230,7 @@ def test_what_comes_again_changes_nothing(line: ScoringHarness) -> None:
     assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 0
 
 
-def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(line: ScoringHarness) -> None:
+def test_spans_that_arrive_after_their_trace_was_released_are_counted_and_change_nothing(line: ScoringHarness) -> None:
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
     line.wait(1.0)
@@ -240,12 +240,12 @@ def test_what_comes_when_its_trace_was_let_go_is_counted_and_takes_nothing_away(
     line.wait(61.0)
     line.post(request(root))
     line.wait(1.0)
-    run = only(line)
+    run = only_run(line)
     assert (run.current.revision, run.current.document["tools_used"]) == (1, ["search"])
     assert count(line, semconv.TOO_LATE_SPANS_COUNTER) == 2
 
 
-def test_another_request_of_a_trace_that_was_let_go_is_scored(line: ScoringHarness) -> None:
+def test_a_second_run_of_a_released_trace_is_scored(line: ScoringHarness) -> None:
     server = span("server", trace_id=trace_id(0))
     for number in range(2):
         root = agent("helper", trace_id=trace_id(0), parent_id=server.span_id)
@@ -259,10 +259,10 @@ def test_another_request_of_a_trace_that_was_let_go_is_scored(line: ScoringHarne
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: ScoringHarness) -> None:
-    said = {"gen_ai__conversation__id": "s1"}
-    root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **said)
-    stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **said)
+def test_detached_calls_are_joined_to_their_run_by_session(line: ScoringHarness) -> None:
+    conversation = {"gen_ai__conversation__id": "s1"}
+    root = agent("helper", trace_id=trace_id(0), start_ns=1_000, end_ns=9_000, **conversation)
+    stray = tool("book", trace_id=trace_id(1), start_ns=2_000, end_ns=3_000, **conversation)
     inside = tool("search", trace_id=trace_id(0), parent_id=root.span_id, start_ns=1_500, end_ns=1_600)
     line.post(request(stray, service="shop"))
     line.post(request(root, inside, service="shop"))
@@ -271,25 +271,25 @@ def test_calls_that_lost_their_request_come_back_to_it_by_their_session(line: Sc
     assert line.tools() == {f"{root.trace_id}:{root.span_id}": ["search", "book"]}
 
 
-def test_turns_of_a_model_in_traces_of_their_own_are_one_request_of_their_session(line: ScoringHarness) -> None:
-    said = {"gen_ai__conversation__id": "s1"}
+def test_model_turns_in_separate_traces_form_one_run_of_their_session(line: ScoringHarness) -> None:
+    conversation = {"gen_ai__conversation__id": "s1"}
     asked = [{"role": "user", "content": "Book it"}]
     call = {"type": "tool_call", "name": "book", "arguments": {}, "id": "c1"}
     turn = {"role": "assistant", "parts": [call]}
     result = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "done"}]}
-    first = model(asked=asked, answered=[turn], trace_id=trace_id(0), **said)
-    done = tool("book", {}, trace_id=trace_id(1), gen_ai__tool__call__id="c1", **said)
+    first = model(asked=asked, answered=[turn], trace_id=trace_id(0), **conversation)
+    done = tool("book", {}, trace_id=trace_id(1), gen_ai__tool__call__id="c1", **conversation)
     answer = [{"role": "assistant", "content": "Done"}]
-    second = model(asked=[*asked, turn, result], answered=answer, trace_id=trace_id(2), **said)
+    second = model(asked=[*asked, turn, result], answered=answer, trace_id=trace_id(2), **conversation)
     for each in (first, done, second):
         line.post(request(each, service="shop"))
         line.wait(1.0)
     line.wait(10.0)
     assert list(line.tools().values()) == [["book"]]
-    assert only(line).evaluation_count == 1
+    assert only_run(line).evaluation_count == 1
 
 
-def test_requests_of_one_session_do_not_wait_for_each_other(line: ScoringHarness) -> None:
+def test_runs_of_one_session_do_not_wait_for_each_other(line: ScoringHarness) -> None:
     for number in range(3):
         line.post(request(*asking(number, "search", gen_ai__conversation__id="s1")))
         line.wait(1.0)
@@ -299,7 +299,7 @@ def test_requests_of_one_session_do_not_wait_for_each_other(line: ScoringHarness
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_path: Path) -> None:
+def test_unscored_spans_are_scored_after_a_restart(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path)
     root, *tools = asking(0, "search", "book")
     line.post(request(*tools))
@@ -308,13 +308,13 @@ def test_what_was_not_scored_when_it_ended_is_scored_when_it_begins_again(tmp_pa
     again = ScoringHarness(tmp_path, now=line.now)
     again.post(request(root))
     again.wait(1.0)
-    assert only(again).current.document["tools_used"] == ["search", "book"]
+    assert only_run(again).current.document["tools_used"] == ["search", "book"]
     assert again.evaluations() == 1
     again.close()
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["as it was", "with a late call"])
-def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool) -> None:
+def test_a_scored_run_is_not_scored_again_after_a_restart(tmp_path: Path, late: bool) -> None:
     line = ScoringHarness(tmp_path)
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
@@ -324,13 +324,13 @@ def test_what_was_scored_when_it_ended_is_scored_once(tmp_path: Path, late: bool
     line.close()
     again = ScoringHarness(tmp_path, now=line.now)
     again.wait(1.0)
-    run = only(again)
+    run = only_run(again)
     assert run.evaluation_count == run.current.revision == (2 if late else 1)
     assert run.current.document["tools_used"] == (["search", "book"] if late else ["search"])
     again.close()
 
 
-def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_again(tmp_path: Path) -> None:
+def test_spans_that_arrived_too_late_change_nothing_after_a_restart(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path)
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
@@ -342,13 +342,13 @@ def test_what_came_too_late_before_it_ended_takes_nothing_away_when_it_begins_ag
     line.close()
     again = ScoringHarness(tmp_path, now=line.now)
     again.wait(10.0)
-    run = only(again)
+    run = only_run(again)
     assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
     assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
     again.close()
 
 
-def test_one_that_ends_again_and_again_gets_on_all_the_same(tmp_path: Path) -> None:
+def test_the_cursor_advances_despite_frequent_restarts(tmp_path: Path) -> None:
     now = 0.0
     for number in range(30):
         line = ScoringHarness(tmp_path, now=now)
@@ -363,7 +363,7 @@ def test_one_that_ends_again_and_again_gets_on_all_the_same(tmp_path: Path) -> N
     line.close()
 
 
-def test_what_is_not_read_yet_is_not_taken_for_rest(line: ScoringHarness) -> None:
+def test_unread_spans_postpone_the_scoring_of_their_trace(line: ScoringHarness) -> None:
     """The consumer does not score a trace while further spans of it, which arrived in time, are unread."""
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
@@ -377,7 +377,7 @@ def test_what_is_not_read_yet_is_not_taken_for_rest(line: ScoringHarness) -> Non
     assert line.tools()[f"{root.trace_id}:{root.span_id}"] == ["search", "book"]
 
 
-def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -> None:
+def test_a_trace_with_entries_on_both_sides_of_the_cursor_is_unchanged_after_a_restart(tmp_path: Path) -> None:
     """A released trace has entries before and after the first entry of a held trace."""
     line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
@@ -400,7 +400,7 @@ def test_entries_on_both_sides_of_the_cursor_take_nothing_away(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("sent", ["the root once more", "a late call"])
-def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_path: Path, sent: str) -> None:
+def test_spans_of_a_released_run_that_arrive_after_a_restart_change_nothing(tmp_path: Path, sent: str) -> None:
     line = ScoringHarness(tmp_path)
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
@@ -412,13 +412,13 @@ def test_what_comes_to_a_stored_run_after_it_began_again_takes_nothing_away(tmp_
     again.post(request(root if sent == "the root once more" else late))
     again.wait(1.0)
     again.wait(10.0)
-    run = only(again)
+    run = only_run(again)
     assert (run.evaluation_count, run.current.document["tools_used"]) == (1, ["search"])
     assert count(again, semconv.TOO_LATE_SPANS_COUNTER) == 1
     again.close()
 
 
-def test_a_part_that_was_scored_before_it_began_again_is_taken_back(tmp_path: Path) -> None:
+def test_a_partial_run_scored_before_a_restart_is_deleted(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
@@ -431,7 +431,7 @@ def test_a_part_that_was_scored_before_it_began_again_is_taken_back(tmp_path: Pa
     again.close()
 
 
-def test_time_in_which_it_was_not_there_is_no_rest(tmp_path: Path) -> None:
+def test_downtime_does_not_count_as_idle_time(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path)
     root, first = asking(0, "search")
     line.post(request(first))
@@ -445,7 +445,7 @@ def test_time_in_which_it_was_not_there_is_no_rest(tmp_path: Path) -> None:
     again.close()
 
 
-def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
+def test_restarted_workers_continue_at_the_cursors(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, workers=3)
     for number in range(12):
         line.post(request(*asking(number, "search")), journal=number % 3)
@@ -457,14 +457,14 @@ def test_other_workers_go_on_where_these_stopped(tmp_path: Path) -> None:
     again.close()
 
 
-def test_at_an_orderly_end_what_has_its_root_is_scored_at_once(line: ScoringHarness) -> None:
+def test_draining_scores_traces_that_have_their_root(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search")))
     line.post(request(*asking(1, "search")[1:]))
     line.scoring[0].drain()
     assert [run_id.partition(":")[0] for run_id in line.runs()] == [trace_id(0)]
 
 
-def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_no_more(line: ScoringHarness) -> None:
+def test_entries_are_released_after_their_runs_are_scored_and_the_late_time_has_passed(line: ScoringHarness) -> None:
     keys = [line.post(request(*asking(number, "search"))) for number in range(2)]
     line.wait(0.5)
     assert line.cursor() == 0
@@ -474,7 +474,7 @@ def test_entries_are_let_go_only_when_what_is_in_them_was_scored_and_can_change_
     assert line.cursor() == keys[-1]
 
 
-class Checkpoint:
+class BlockingSink:
     """A sink that blocks the submission of the evaluation with that number until it is released."""
 
     def __init__(self, number: int) -> None:
@@ -492,11 +492,11 @@ class Checkpoint:
 @pytest.mark.e2e
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("due", [True, False], ids=["while it scores what is due", "while it scores what is left"])
-def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_again(
+def test_runs_not_scored_before_the_stop_timeout_are_scored_once_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, due: bool, workers: int
 ) -> None:
     monkeypatch.delenv("GOLDSPAN_STRICT")  # an uncaught error would end the thread
-    checkpoint = Checkpoint(220)  # when a part is written
+    checkpoint = BlockingSink(220)  # when a part is written
     line = ScoringHarness(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
     scoring = line.scoring[0]
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
@@ -524,7 +524,7 @@ def test_what_there_was_no_time_for_at_the_end_is_scored_once_when_it_begins_aga
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(tmp_path: Path) -> None:
+def test_beyond_max_backlog_bytes_whole_traces_are_shed_and_counted(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_backlog_bytes=2_000)
     root, first, second = asking(0, "search", "book")
     line.post(request(root, first))
@@ -546,7 +546,7 @@ def test_far_behind_it_scores_no_half_of_a_trace_and_says_how_much_it_left_out(t
     line.close()
 
 
-def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: ScoringHarness) -> None:
+def test_an_unreadable_entry_is_counted_and_does_not_block_others(line: ScoringHarness) -> None:
     line.post(b"\xff\xff\xff")
     line.post(b"{", media="json")
     line.post(request(*asking(0, "search")))
@@ -555,7 +555,7 @@ def test_an_entry_that_cannot_be_read_keeps_no_other_back(line: ScoringHarness) 
     assert count(line, semconv.GATEWAY_UNREADABLE) == 2
 
 
-def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: ScoringHarness) -> None:
+def test_a_dropped_trace_is_not_scored(line: ScoringHarness) -> None:
     line.post(request(*asking(0, "search")))
     line.wait()
     line.scoring[0].drop_trace(trace_id(0))
@@ -563,7 +563,7 @@ def test_a_trace_that_is_to_be_forgotten_is_not_scored(line: ScoringHarness) -> 
     assert line.runs() == {}
 
 
-def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None:
+def test_a_trace_that_is_never_idle_is_scored_after_its_lifetime(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=5.0))
     root, *tools = asking(0, *(f"tool {number}" for number in range(20)))
     line.post(request(root))
@@ -571,13 +571,13 @@ def test_a_trace_that_never_rests_is_scored_now_and_then(tmp_path: Path) -> None
         line.post(request(each))
         line.wait(0.5)
     line.wait(1.0)
-    run = only(line)
+    run = only_run(line)
     assert run.evaluation_count == run.current.revision == 2
     assert len(run.current.document["tools_used"]) == 20
     line.close()
 
 
-def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> None:
+def test_a_trace_that_is_never_idle_does_not_fill_the_journal(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_backlog_bytes=5_000)
     root, *tools = asking(0, *(f"tool {number}" for number in range(40)))
     line.post(request(root))
@@ -592,7 +592,7 @@ def test_a_trace_that_never_rests_does_not_fill_the_journal(tmp_path: Path) -> N
     line.close()
 
 
-def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: ScoringHarness) -> None:
+def test_a_log_with_an_invalid_service_name_does_not_stop_scoring(line: ScoringHarness) -> None:
     service = {"key": "service.name", "value": {"arrayValue": {"values": [{"stringValue": "a"}]}}}
     record = event("user_prompt", 0, prompt="Fix it")
     logs = {"resourceLogs": [{"resource": {"attributes": [service]}, "scopeLogs": [{"logRecords": [record]}]}]}
@@ -602,7 +602,7 @@ def test_a_log_of_nobody_knows_whose_service_stops_nothing(line: ScoringHarness)
     assert ["search"] in line.tools().values()
 
 
-def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path) -> None:
+def test_log_sessions_are_complete_across_the_journals_of_workers(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, workers=3)
     for session in range(12):
         for place, record in enumerate(
@@ -617,11 +617,11 @@ def test_sessions_of_logs_are_whole_whichever_worker_they_come_to(tmp_path: Path
 
 
 @pytest.mark.e2e
-def test_calls_of_a_session_that_never_rests_are_scored_now_and_then(tmp_path: Path) -> None:
+def test_calls_of_a_session_that_is_never_idle_are_scored(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_spans_per_group=50)
     for number in range(60):
-        said = {"gen_ai__conversation__id": "s1", "trace_id": trace_id(number)}
-        line.post(request(model(asked=[{"role": "user", "content": f"{number}"}], **said), service="shop"))
+        conversation = {"gen_ai__conversation__id": "s1", "trace_id": trace_id(number)}
+        line.post(request(model(asked=[{"role": "user", "content": f"{number}"}], **conversation), service="shop"))
         line.wait(5.0)
     assert line.runs()
     line.wait(200.0)
@@ -648,7 +648,7 @@ def test_late_spans_of_many_traces_in_one_entry_are_read_once(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("question", ["has_trace", "current_revision"])
-def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
+def test_a_temporary_store_failure_loses_no_revision(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
@@ -669,14 +669,14 @@ def test_a_store_that_cannot_answer_for_a_moment_costs_nothing(
     line.wait(1.0)
     line.wait(1.0)
     assert not failures
-    assert only(line).evaluation_count == 2
-    assert only(line).current.document["tools_used"] == ["search", "book"]
+    assert only_run(line).evaluation_count == 2
+    assert only_run(line).current.document["tools_used"] == ["search", "book"]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def test_results_are_in_the_journal_before_their_evaluation_is_stored(tmp_path: Path) -> None:
+def test_results_of_an_evaluation_are_written_to_the_journal(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, results=["events"], consumers=["forward/x"])
     line.post(request(*asking(0, "search")))
     line.wait(1.0)

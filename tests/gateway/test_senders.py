@@ -33,7 +33,7 @@ from support.faulty_backends import Answer, GrpcBackEnd, running, traces, traili
         (429, "throttled"),
     ],
 )
-def test_http_answers_mean_what_otlp_says(status: int, kind: str) -> None:
+def test_http_statuses_are_classified_as_otlp_specifies(status: int, kind: str) -> None:
     assert http_result(status, "traces", {}, b"").kind == kind
 
 
@@ -49,7 +49,7 @@ def test_http_answers_mean_what_otlp_says(status: int, kind: str) -> None:
         ("FAILED_PRECONDITION", "rejected", "rejected"),
     ],
 )
-def test_grpc_answers_mean_what_otlp_says(code: str, kind: str, kind_with_a_time: str) -> None:
+def test_grpc_codes_are_classified_as_otlp_specifies(code: str, kind: str, kind_with_a_time: str) -> None:
     assert grpc_result(code, "", ()).kind == kind
     outcome = grpc_result(code, "", trailing(Answer(retry_seconds=1.5)))
     assert (outcome.kind, outcome.retry_after_seconds) == (kind_with_a_time, 1.5)
@@ -64,7 +64,7 @@ def test_grpc_answers_mean_what_otlp_says(code: str, kind: str, kind_with_a_time
         ("OUT_OF_RANGE", "Error, decoded message length too large: found 5242894 bytes, the limit is: 4194304 bytes"),
     ],
 )
-def test_grpc_servers_have_many_words_for_too_large(code: str, details: str) -> None:
+def test_grpc_messages_about_size_are_classified_as_too_large(code: str, details: str) -> None:
     assert grpc_result(code, details, ()).kind == "too_large"
 
 
@@ -76,7 +76,7 @@ def test_grpc_servers_have_many_words_for_too_large(code: str, details: str) -> 
         [("grpc-status-details-bin", Status(code=14).SerializeToString())],
     ],
 )
-def test_details_that_say_no_time_are_no_time(metadata: list[tuple[str, str | bytes]]) -> None:
+def test_grpc_details_without_retry_info_give_no_retry_time(metadata: list[tuple[str, str | bytes]]) -> None:
     assert grpc_result("UNAVAILABLE", "", metadata).retry_after_seconds is None
     other = Status(code=8)
     other.details.add().Pack(Status(code=8))
@@ -100,19 +100,19 @@ def test_details_that_say_no_time_are_no_time(metadata: list[tuple[str, str | by
         ("Fri, 31 Feb 2030 23:59:59 GMT", None),
     ],
 )
-def test_times_that_are_asked_for_are_bounded(written: str | None, seconds: float | None) -> None:
+def test_retry_after_is_bounded(written: str | None, seconds: float | None) -> None:
     assert parse_retry_after(written) == seconds
     assert grpc_result("UNAVAILABLE", "", trailing(Answer(retry_seconds=86_400))).retry_after_seconds == 600
     assert grpc_result("UNAVAILABLE", "", trailing(Answer(retry_seconds=-5))).retry_after_seconds == 0
 
 
-def test_a_date_is_so_far_from_now() -> None:
+def test_a_retry_after_date_is_converted_to_seconds_from_now() -> None:
     seconds = parse_retry_after(formatdate(time.time() + 300, usegmt=True))
     assert seconds is not None
     assert 0 < seconds <= 300
 
 
-def test_a_sender_that_was_closed_says_so() -> None:
+def test_a_closed_sender_returns_a_failure() -> None:
     with running(GrpcBackEnd()) as back:
         sender = GrpcSender(Backend.parse(back.url))
         assert sender.send("traces", OutgoingRequest("protobuf", traces("one"))).kind == "accepted"
@@ -125,7 +125,7 @@ def test_a_sender_that_was_closed_says_so() -> None:
 # --- backoff ----------------------------------------------------------------------------------------------------------
 
 
-def test_pauses_double_up_to_a_minute_with_full_jitter() -> None:
+def test_backoff_doubles_up_to_a_minute_with_full_jitter() -> None:
     assert [backoff_seconds(failures, initial=1, random_fraction=lambda: 1.0) for failures in range(1, 9)] == [
         1,
         2,
@@ -141,7 +141,7 @@ def test_pauses_double_up_to_a_minute_with_full_jitter() -> None:
     assert backoff_seconds(3, initial=1, random_fraction=lambda: 0.0) == 0
 
 
-def test_what_fails_at_once_is_one_failure() -> None:
+def test_concurrent_failures_of_one_round_count_once() -> None:
     pace = Backoff(random_fraction=lambda: 1.0)
     for _ in range(4):
         pace.record_failure(0, 100.0, retry_after_seconds=None, is_misconfigured=False)
@@ -150,7 +150,7 @@ def test_what_fails_at_once_is_one_failure() -> None:
     assert (pace.failures, pace.retry_at) == (2, 103.0)
 
 
-def test_the_time_that_was_asked_for_is_the_least_whoever_hears_of_it() -> None:
+def test_retry_after_is_a_lower_bound_of_the_backoff() -> None:
     pace = Backoff(random_fraction=lambda: 1.0)
     pace.record_failure(0, 100.0, retry_after_seconds=30.0, is_misconfigured=False)
     assert pace.retry_at == 130.0
@@ -160,13 +160,13 @@ def test_the_time_that_was_asked_for_is_the_least_whoever_hears_of_it() -> None:
     assert pace.retry_at == 142.0
 
 
-def test_wrong_settings_are_asked_about_seldom() -> None:
+def test_a_misconfiguration_has_a_long_backoff() -> None:
     pace = Backoff(random_fraction=lambda: 1.0)
     pace.record_failure(0, 0.0, retry_after_seconds=None, is_misconfigured=True)
     assert pace.retry_at == MISCONFIGURED_BACKOFF_SECONDS
 
 
-def test_one_success_begins_anew() -> None:
+def test_a_success_resets_the_backoff() -> None:
     pace = Backoff(random_fraction=lambda: 1.0)
     assert not pace.is_failing
     for number in range(5):

@@ -46,7 +46,7 @@ def stored(gateway: Gateway, number: int = 1) -> list[dict[str, Any]]:
     return runs
 
 
-def figures(gateway: Gateway) -> dict[str, float]:
+def scraped_metrics(gateway: Gateway) -> dict[str, float]:
     """Returns the values in `/metrics`."""
     with urllib.request.urlopen(gateway.address + "/metrics") as answer:
         lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
@@ -59,7 +59,7 @@ def memory(gateway: Gateway, what: str = "VmHWM") -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith(what))) * 1024
 
 
-def test_what_comes_in_is_scored_and_found_by_its_trace(tmp_path: Path) -> None:
+def test_received_runs_are_scored_and_found_by_trace_id(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     with serving(tmp_path, *QUICK, "--goldens", "goldens.yaml") as gateway:
         assert gateway.post(trip(0, "search", "book"))[0] == 200
@@ -71,12 +71,12 @@ def test_what_comes_in_is_scored_and_found_by_its_trace(tmp_path: Path) -> None:
         assert [call["name"] for call in good["tool_calls"]] == ["search", "book"]
         assert "book" in bad["reason"]
         counted = 'goldspan_gateway_items_total{goldspan_signal="traces",worker="0"}'
-        eventually(lambda: figures(gateway).get(counted) == 5.0, lambda: gateway.log)
+        eventually(lambda: scraped_metrics(gateway).get(counted) == 5.0, lambda: gateway.log)
         for what in ("listens on", "access: this machine only, without a token", "goldens: goldens.yaml", "off: "):
             assert what in gateway.log
 
 
-def test_goldens_are_read_again_and_a_run_can_be_scored_by_them(tmp_path: Path) -> None:
+def test_changed_goldens_are_reloaded_and_used_for_rescoring(tmp_path: Path) -> None:
     goldens = tmp_path / "goldens.yaml"
     goldens.write_text(GOLDENS)
     with serving(tmp_path, *QUICK, "--goldens", "goldens.yaml") as gateway:
@@ -96,7 +96,7 @@ def test_goldens_are_read_again_and_a_run_can_be_scored_by_them(tmp_path: Path) 
 
 
 @pytest.mark.e2e
-def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None:
+def test_requests_are_forwarded_byte_for_byte_with_results(tmp_path: Path) -> None:
     with back_end() as there, serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
         posts = [trip(number, "search") for number in range(3)]
         for body in posts:
@@ -109,7 +109,7 @@ def test_bytes_go_on_as_they_came_and_results_after_them(tmp_path: Path) -> None
 
 
 @pytest.mark.e2e
-def test_a_back_end_that_is_away_is_noticed_by_nobody_and_gets_everything(tmp_path: Path) -> None:
+def test_an_unavailable_back_end_delays_nothing_and_later_receives_every_span(tmp_path: Path) -> None:
     with back_end() as there:
         there.go_down()
         with serving(tmp_path, *QUICK, "--forward", there.address) as gateway:
@@ -120,7 +120,7 @@ def test_a_back_end_that_is_away_is_noticed_by_nobody_and_gets_everything(tmp_pa
             eventually(lambda: len(there.spans) == 10, lambda: gateway.log)
 
 
-def test_with_enrich_spans_arrive_with_results_on_the_span_of_the_run(tmp_path: Path) -> None:
+def test_with_enrich_the_root_span_is_forwarded_with_results(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("--goldens", "goldens.yaml", "--enrich")
     with back_end() as there, serving(tmp_path, *QUICK, *options, "--forward", there.address) as gateway:
@@ -136,7 +136,7 @@ def test_with_enrich_spans_arrive_with_results_on_the_span_of_the_run(tmp_path: 
 
 
 @pytest.mark.e2e
-def test_its_own_results_that_come_back_go_no_further(tmp_path: Path) -> None:
+def test_results_that_return_to_the_gateway_are_not_forwarded(tmp_path: Path) -> None:
     options = ("--results", "events", "--results", "spans", "--results", "metrics")
     with back_end() as there:
         with serving(tmp_path, *QUICK, *options, "--forward", there.address) as gateway:
@@ -162,7 +162,7 @@ def test_a_gateway_that_would_forward_to_itself_is_refused(tmp_path: Path, back_
 
 
 @pytest.mark.e2e
-def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: Path) -> None:
+def test_pending_traces_are_scored_and_forwarded_before_shutdown(tmp_path: Path) -> None:
     with back_end() as there:
         with serving(tmp_path, "--grace", "60", "--forward", there.address) as gateway:
             for number in range(20):
@@ -174,9 +174,7 @@ def test_what_it_was_told_to_stop_with_is_scored_and_forwarded_first(tmp_path: P
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("grace", ["60", "0.3"], ids=["while it waits for more", "while it scores"])
-def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_starts_again(
-    tmp_path: Path, grace: str
-) -> None:
+def test_traces_not_scored_within_drain_seconds_are_scored_once_after_a_restart(tmp_path: Path, grace: str) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("--goldens", "goldens.yaml", "--grace")
     no_time = {"GOLDSPAN_DRAIN_SECONDS": "0.01"}
@@ -197,7 +195,7 @@ def test_what_there_is_no_time_for_is_left_quietly_and_scored_once_when_it_start
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("workers", [1, 2])
-def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_when_it_starts_again(
+def test_a_locked_store_does_not_delay_shutdown_and_runs_are_scored_after_a_restart(
     tmp_path: Path, workers: int
 ) -> None:
     """Otherwise it waits for the store for 30 seconds."""
@@ -206,7 +204,7 @@ def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_wh
     try:
         gateway.start()
         names = [f'goldspan_gateway_journal_size_bytes{{worker="{worker}"}}' for worker in range(workers)]
-        eventually(lambda: {*names} <= {*figures(gateway)}, lambda: gateway.log)
+        eventually(lambda: {*names} <= {*scraped_metrics(gateway)}, lambda: gateway.log)
         with closing(sqlite3.connect(gateway.data / "goldspan.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             for number in range(6):
@@ -223,7 +221,7 @@ def test_it_ends_well_while_another_process_has_the_store_and_scores_the_rest_wh
 
 
 @pytest.mark.e2e
-def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) -> None:
+def test_changing_the_number_of_workers_loses_no_run(tmp_path: Path) -> None:
     with back_end() as there:
         numbers = iter(range(1000))
         for workers in (2, 3, 1):
@@ -244,7 +242,7 @@ def test_two_workers_and_then_three_and_then_one_lose_nothing(tmp_path: Path) ->
             eventually(lambda: len(there.spans) == 36 * 3, lambda: gateway.log)
 
 
-def test_tokens_let_in_who_has_them(tmp_path: Path) -> None:
+def test_tokens_authorize_ingest_and_read(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("# agents\nsend-1\nsend-2\n")
     os.chmod(tmp_path / "tokens", 0o600)
     environment = {"GOLDSPAN_READ_TOKEN": "read-1"}
@@ -268,7 +266,7 @@ def test_tokens_let_in_who_has_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_an_hour_of_zeros_in_a_small_body_takes_little_memory(tmp_path: Path) -> None:
+def test_a_gzip_bomb_takes_little_memory(tmp_path: Path) -> None:
     """A gzip bomb of 1 GiB."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as bomb:
@@ -285,7 +283,7 @@ def test_an_hour_of_zeros_in_a_small_body_takes_little_memory(tmp_path: Path) ->
 
 
 @pytest.mark.e2e
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_occupied_port_is_reported_in_one_line(tmp_path: Path) -> None:
     with serving(tmp_path, *QUICK) as gateway:
         command = [sys.executable, "-m", "goldspan", "serve", "--data", "other", "--grpc-port", "0"]
         port = ["--http-port", str(gateway.http_port)]
@@ -297,7 +295,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_well_when_told_to(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_shuts_the_gateway_down_with_exit_status_0(tmp_path: Path, number: signal.Signals) -> None:
     gateway = Gateway(tmp_path, QUICK)
     gateway.start()
     os.kill(gateway._process.pid, number)
@@ -306,9 +304,9 @@ def test_it_ends_well_when_told_to(tmp_path: Path, number: signal.Signals) -> No
 
 
 @pytest.mark.e2e
-def test_what_waits_for_nobody_leaves_the_disk(tmp_path: Path) -> None:
+def test_processed_entries_are_pruned_from_the_journal(tmp_path: Path) -> None:
     with serving(tmp_path, *QUICK, "--late", "0.2") as gateway:
         for number in range(50):
             gateway.post(trip(number, "search"))
         name = 'goldspan_gateway_journal_size_bytes{worker="0"}'
-        eventually(lambda: figures(gateway)[name] == 0.0, lambda: gateway.log)
+        eventually(lambda: scraped_metrics(gateway)[name] == 0.0, lambda: gateway.log)

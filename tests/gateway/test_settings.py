@@ -26,15 +26,15 @@ SECRET = "s3cr3t-of-mine"
 
 
 @pytest.fixture(autouse=True)
-def _a_folder_and_an_environment_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolated_folder_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("GOLDSPAN_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Callable[[str], Path]:
-    """Write goldspan.yaml."""
+def write_settings(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes goldspan.yaml."""
 
     def write(text: str) -> Path:
         path = tmp_path / "goldspan.yaml"
@@ -44,7 +44,7 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-Written = Callable[[str], Path]
+WriteSettings = Callable[[str], Path]
 
 
 def secret_file(path: Path, text: str) -> Path:
@@ -62,7 +62,7 @@ def refusal(**flags: object) -> str:
 # --- precedence -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_said_is_this_machine_only_with_nothing_forwarded() -> None:
+def test_the_defaults_listen_on_the_loopback_interface_and_forward_nothing() -> None:
     settings = load_settings()
     assert (settings.host, settings.http_port, settings.grpc_port) == ("127.0.0.1", 4318, 4317)
     assert settings.is_loopback
@@ -70,10 +70,10 @@ def test_nothing_said_is_this_machine_only_with_nothing_forwarded() -> None:
     assert settings.limits == ResourceLimits()
 
 
-def test_flags_go_before_the_environment_and_that_before_the_file(
-    written: Written, monkeypatch: pytest.MonkeyPatch
+def test_flags_override_the_environment_and_the_environment_overrides_the_file(
+    write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written("http_port: 1\ngrpc_port: 2\nidle: 3\nlimits: {max_spans: 4, max_ratio: 5}\n")
+    write_settings("http_port: 1\ngrpc_port: 2\nidle: 3\nlimits: {max_spans: 4, max_ratio: 5}\n")
     monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "20")
     monkeypatch.setenv("GOLDSPAN_IDLE", "30")
     monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_SPANS", "40")
@@ -82,33 +82,33 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
     assert settings.limits == ResourceLimits(max_spans=40, max_ratio=5)
 
 
-def test_another_file_takes_the_place_of_goldspan_yaml(written: Written, tmp_path: Path) -> None:
-    written("workers: 2\n")
+def test_an_explicit_file_replaces_goldspan_yaml(write_settings: WriteSettings, tmp_path: Path) -> None:
+    write_settings("workers: 2\n")
     (tmp_path / "other.yaml").write_text("grace: 1\n")
     settings = load_settings(tmp_path / "other.yaml")
     assert (settings.workers, settings.grace) == (1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "limits:\ntelemetry:\n", "~\n"])
-def test_a_file_may_say_nothing(written: Written, text: str) -> None:
-    written(text)
+def test_an_empty_file_gives_the_defaults(write_settings: WriteSettings, text: str) -> None:
+    write_settings(text)
     assert dict(load_settings()) == dict(GatewaySettings())
 
 
-def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_HTTP_PORT", "")
     assert load_settings().http_port == 4318
 
 
-def test_making_settings_in_code_reads_neither_file_nor_environment(
-    written: Written, monkeypatch: pytest.MonkeyPatch
+def test_settings_created_in_code_read_neither_file_nor_environment(
+    write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written("http_port: 1\n")
+    write_settings("http_port: 1\n")
     monkeypatch.setenv("GOLDSPAN_GRPC_PORT", "2")
     assert dict(GatewaySettings()) == dict(GatewaySettings(http_port=4318, grpc_port=4317))
 
 
-def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_in_variables_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {
         "GOLDENS": "a.yaml, b.yaml",
         "FORWARD": "http://one:4318,grpc://two:4317",
@@ -134,14 +134,14 @@ def test_lists_in_variables_are_written_with_commas(monkeypatch: pytest.MonkeyPa
     assert settings.near is None
 
 
-def test_back_ends_with_headers_may_be_said_in_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_back_ends_with_headers_can_be_set_as_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY", SECRET)
     monkeypatch.setenv("GOLDSPAN_FORWARD", '{"endpoint": "https://one", "headers": {"x-key": "${KEY}"}}')
     (back_end,) = load_settings().back_ends
     assert back_end.headers == {"x-key": SECRET}
 
 
-def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_shared_with_the_processor_have_the_same_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "GOLDENS": "a.yaml,b.yaml",
         "NEAR": "80",
@@ -165,7 +165,7 @@ def test_variables_that_the_processor_knows_mean_the_same_there(monkeypatch: pyt
     assert (here.idle, here.lifetime, here.late) == (there.idle, there.lifetime, there.late)
 
 
-def test_what_the_processor_is_told_of_a_judge_means_the_same_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_variables_have_the_same_meaning_in_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "MODEL": "m",
         "URL": "http://models:1/v1",
@@ -196,15 +196,15 @@ def test_what_the_processor_is_told_of_a_judge_means_the_same_there(monkeypatch:
     assert {name.lower() for name in said} == JudgeConfig.model_fields.keys() == set(SETTING_NAMES)
 
 
-def test_a_judge_is_what_it_is_in_the_library_where_nothing_is_said() -> None:
+def test_the_defaults_of_the_judge_are_those_of_the_library() -> None:
     assert JudgeConfig().to_judge_settings(Path("data")) is None
     assert JudgeConfig(model="m").to_judge_settings(Path("data")) == JudgeSettings(
         model="m", cache=Path("data/judge.db")
     )
 
 
-def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    written("judge: {model: m}")
+def test_the_openai_judge_uses_openai_api_key(write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_settings("judge: {model: m}")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     told = refusal()
     assert told.startswith("goldspan.yaml, judge.model: the judge needs a key for https://api.openai.com/v1: ")
@@ -213,14 +213,14 @@ def test_a_judge_of_openais_has_the_key_that_others_use(written: Written, monkey
     assert not Path("goldspan-data").exists()  # no file was opened
 
 
-def test_the_processor_takes_none_of_the_gateways_variables_for_a_slip() -> None:
+def test_the_processor_reports_no_variable_of_the_gateway_as_misspelled() -> None:
     paths = [*GatewaySettings.model_fields, *(f"limits.{name}" for name in ResourceLimits.__dataclass_fields__)]
     paths += [f"telemetry.{name}" for name in TelemetryConfig.model_fields]
     paths += [f"judge.{name}" for name in JudgeConfig.model_fields]
     assert of_processor.misspelled_variables({variable_name(path): "" for path in paths}) == []
 
 
-def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_business(
+def test_variables_of_the_processor_and_of_kubernetes_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = {
@@ -309,15 +309,17 @@ def test_variables_of_the_processor_and_of_kubernetes_are_none_of_the_gateways_b
         ("host: a\nhost: b", ", line 2: the key 'host' is repeated"),
     ],
 )
-def test_a_mistake_in_the_file_is_told_in_one_sentence_with_its_place(written: Written, text: str, told: str) -> None:
-    written(text)
+def test_an_error_in_the_file_is_one_sentence_with_its_place(
+    write_settings: WriteSettings, text: str, told: str
+) -> None:
+    write_settings(text)
     said = refusal()
     assert said.startswith(f"goldspan.yaml{told}")
     assert "\n" not in said
     assert "pydantic" not in said
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"^other\.yaml cannot be read: no such file or directory$"):
         load_settings("other.yaml")
     (tmp_path / "goldspan.yaml").write_bytes(b"\xff\xfe")
@@ -359,7 +361,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_in_the_environment_names_the_variable(
+def test_an_error_in_the_environment_names_the_variable(
     monkeypatch: pytest.MonkeyPatch, name: str, text: str, told: str
 ) -> None:
     monkeypatch.setenv(f"GOLDSPAN_{name}", text)
@@ -368,7 +370,7 @@ def test_a_mistake_in_the_environment_names_the_variable(
     assert SECRET not in said
 
 
-def test_a_mistake_in_a_flag_names_the_flag() -> None:
+def test_an_error_in_a_flag_names_the_flag() -> None:
     assert refusal(http_port=70000) == "--http-port: must be at most 65535, not 70000"
     assert refusal(allowed_origins=["*"]).startswith("--allowed-origin: ")
     assert refusal(host="0.0.0.0").startswith("--host: 0.0.0.0 is reachable from other machines")
@@ -378,7 +380,7 @@ def test_a_mistake_in_a_flag_names_the_flag() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
-def test_this_machines_own_addresses_need_no_token(host: str) -> None:
+def test_loopback_addresses_need_no_token(host: str) -> None:
     settings = GatewaySettings(host=host)
     assert settings.is_loopback
     assert settings.host_names is not None
@@ -386,7 +388,7 @@ def test_this_machines_own_addresses_need_no_token(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "gateway.example"])
-def test_any_other_address_needs_a_token_or_to_be_called_insecure(host: str, tmp_path: Path) -> None:
+def test_other_addresses_need_a_token_or_the_insecure_flag(host: str, tmp_path: Path) -> None:
     told = refusal(host=host)
     for way_out in ("--token-file", "GOLDSPAN_TOKEN", "--insecure"):
         assert way_out in told
@@ -397,7 +399,9 @@ def test_any_other_address_needs_a_token_or_to_be_called_insecure(host: str, tmp
     assert load_settings(None, {"host": host, "token_file": str(path)}).ingest_tokens == (SECRET, "another==")
 
 
-def test_tokens_come_from_files_and_variables_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_read_from_files_and_variables_without_duplicates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "one\ntwo")
     path = secret_file(tmp_path / "tokens", "two\r\nthree\r\n")
     settings = load_settings(None, {"read_token_file": str(path)})
@@ -405,20 +409,20 @@ def test_tokens_come_from_files_and_variables_each_once(tmp_path: Path, monkeypa
     assert settings.ingest_tokens == ()
 
 
-def test_a_file_of_tokens_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_token_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_bytes(b"\xff\xff")
     assert refusal(token_file="tokens") == "--token-file: tokens is not UTF-8 text"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no such bits elsewhere")
-def test_secrets_that_others_may_read_are_warned_of(tmp_path: Path) -> None:
+def test_a_token_file_that_others_can_read_causes_a_warning(tmp_path: Path) -> None:
     path = secret_file(tmp_path / "tokens", "token")
     path.chmod(0o644)
     with pytest.warns(GoldspanWarning, match=f"is readable by every user of this machine: chmod o-r {path}"):
         load_settings(None, {"token_file": path})
 
 
-def test_certificate_and_key_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
+def test_readable_certificate_and_key_files_are_accepted(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem"):
         secret_file(tmp_path / name, "...")
     assert load_settings(None, {"tls_cert": "cert.pem", "tls_key": "key.pem"}).tls_cert == Path("cert.pem")
@@ -438,7 +442,7 @@ def test_certificate_and_key_are_looked_at_before_anything_starts(tmp_path: Path
         ({"enrich": False}, ("events", "metrics"), False),
     ],
 )
-def test_to_enrich_is_to_have_attributes_among_the_results(
+def test_enrich_is_equivalent_to_attributes_in_results(
     said: dict[str, object], results: tuple[str, ...], enrich: bool
 ) -> None:
     settings = GatewaySettings(forward="http://x:4318", **said)
@@ -471,11 +475,11 @@ telemetry: {{endpoint: "http://c:4318", headers: {{x-key: {SECRET}}}}}
 """
 
 
-def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
-    written: Written, monkeypatch: pytest.MonkeyPatch
+def test_the_printed_configuration_loads_to_the_same_settings_without_secrets(
+    write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLOUD_KEY", SECRET)
-    written(EVERYTHING)
+    write_settings(EVERYTHING)
     monkeypatch.setenv("GOLDSPAN_READ_TOKEN", SECRET)
     monkeypatch.setenv("GOLDSPAN_LIMITS__MAX_RATIO", "9")
     settings = load_settings(None, {"grace": 1.5})
@@ -496,7 +500,7 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
         "  temperature: null  # file goldspan.yaml",
     ):
         assert line in lines
-    written(printed)
+    write_settings(printed)
     monkeypatch.delenv("GOLDSPAN_READ_TOKEN")
     monkeypatch.delenv("GOLDSPAN_LIMITS__MAX_RATIO")
     monkeypatch.setenv("GOLDSPAN_TOKEN", SECRET)
@@ -509,14 +513,14 @@ def test_the_printed_configuration_is_one_that_holds_the_same_but_for_secrets(
     assert again.back_ends[1].headers == {"authorization": f"Bearer {SECRET}"}
 
 
-def test_the_defaults_printed_are_the_defaults(written: Written) -> None:
-    written(print_config(GatewaySettings()))
+def test_the_printed_defaults_load_to_the_defaults(write_settings: WriteSettings) -> None:
+    write_settings(print_config(GatewaySettings()))
     assert dict(load_settings()) == dict(GatewaySettings())
 
 
-def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_text_of_the_settings_shows_a_secret(write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_KEY", SECRET)
-    written(EVERYTHING)
+    write_settings(EVERYTHING)
     settings = load_settings()
     shown = [repr(settings), str(settings), print_config(settings), *startup_lines(settings, 4318, 4317)]
     shown += [repr(settings.judge.to_judge_settings(settings.data)), json.dumps(settings_json_schema())]
@@ -538,15 +542,15 @@ def test_no_text_about_settings_shows_a_secret(written: Written, monkeypatch: py
         f"{{judge: {{model: m, extra: {SECRET}}}}}",
     ],
 )
-def test_no_error_shows_what_may_be_a_secret(written: Written, text: str) -> None:
-    written(text)
+def test_no_error_shows_a_possible_secret(write_settings: WriteSettings, text: str) -> None:
+    write_settings(text)
     said = refusal()
     assert SECRET not in said or "is not the URL of a back end" in said  # a place where no secret belongs
 
 
-def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickled_settings_are_equal(write_settings: WriteSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUD_KEY", SECRET)
-    written(EVERYTHING)
+    write_settings(EVERYTHING)
     settings = load_settings()
     there = pickle.loads(pickle.dumps(settings))
     assert there == settings
@@ -554,7 +558,7 @@ def test_settings_go_to_other_processes_as_they_are(written: Written, monkeypatc
     assert there.origin_of("host").name == "goldspan.yaml"
 
 
-def test_the_schema_knows_what_holds_and_what_does_not() -> None:
+def test_the_json_schema_accepts_valid_and_rejects_invalid_settings() -> None:
     schema = settings_json_schema()
     json.dumps(schema)
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -565,7 +569,7 @@ def test_the_schema_knows_what_holds_and_what_does_not() -> None:
         assert list(validator.iter_errors(wrong))
 
 
-def test_the_schema_says_what_each_setting_means() -> None:
+def test_the_json_schema_describes_every_setting() -> None:
     schema = settings_json_schema()
     limits = schema["$defs"]["ResourceLimits"]["properties"]
     assert [name for name, field in schema["properties"].items() if not field.get("description")] == []
@@ -575,7 +579,7 @@ def test_the_schema_says_what_each_setting_means() -> None:
 # --- startup ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
+def test_the_startup_lines_state_addresses_and_disabled_features() -> None:
     assert startup_lines(GatewaySettings(), 4318, 4317)[0].endswith(
         "listens on http://127.0.0.1:4318 (the page, OTLP/HTTP, API, /metrics)"
     )
@@ -591,7 +595,7 @@ def test_the_first_lines_say_what_listens_where_and_what_is_off() -> None:
     ]
 
 
-def test_the_first_lines_say_who_may_and_what_goes_where(tmp_path: Path) -> None:
+def test_the_startup_lines_state_access_and_back_ends(tmp_path: Path) -> None:
     settings = GatewaySettings(
         host="::",
         token="one\ntwo",

@@ -43,18 +43,18 @@ class Gateway:
         )
         return self
 
-    def said(self, index: int, begun: int = 0) -> dict[str, Any]:
-        """Returns the lines that a worker logged at each of its starts."""
+    def worker_info(self, index: int, begun: int = 0) -> dict[str, Any]:
+        """Returns what a worker wrote at this start: its process id and ports."""
         path = self.data / f"worker-{index}-{begun}"
         until(path.exists)
         return dict(json.loads(path.read_text()))
 
-    def told(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Returns the exit status and the log after a signal."""
+    def stop_with(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Sends a signal and returns the exit status and the log."""
         self.process.send_signal(number)
-        return self.ended()
+        return self.wait_for_end()
 
-    def ended(self) -> tuple[int, str]:
+    def wait_for_end(self) -> tuple[int, str]:
         _, logged = self.process.communicate(timeout=120)
         return self.process.returncode, logged
 
@@ -75,7 +75,7 @@ def gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
         each.process.communicate()
 
 
-Make = Callable[..., Gateway]
+StartGateway = Callable[..., Gateway]
 
 
 def until(true: Callable[[], object]) -> None:
@@ -102,38 +102,38 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_workers_share_one_port_that_was_free_and_end_well_when_told(gateway: Make, number: int) -> None:
+def test_workers_share_one_free_port_and_exit_cleanly_on_a_signal(gateway: StartGateway, number: int) -> None:
     program = gateway(workers=3)
-    said = [program.said(index) for index in range(3)]
-    assert len({each["port"] for each in said}) == 1
-    assert len({each["pid"] for each in said}) == 3
-    assert {each["grpc_port"] for each in said} == {0}
-    socket.create_connection(("127.0.0.1", said[0]["port"])).close()
-    status, logged = program.told(number)
+    infos = [program.worker_info(index) for index in range(3)]
+    assert len({each["port"] for each in infos}) == 1
+    assert len({each["pid"] for each in infos}) == 3
+    assert {each["grpc_port"] for each in infos} == {0}
+    socket.create_connection(("127.0.0.1", infos[0]["port"])).close()
+    status, logged = program.stop_with(number)
     assert (status, logged) == (0, "")
-    assert all(is_gone(each["pid"]) for each in said)
+    assert all(is_gone(each["pid"]) for each in infos)
 
 
 @pytest.mark.e2e
-def test_a_worker_that_dies_is_started_again_on_the_same_port(gateway: Make) -> None:
+def test_a_killed_worker_is_restarted_on_the_same_port(gateway: StartGateway) -> None:
     program = gateway()
-    first, other = program.said(0), program.said(1)
+    first, other = program.worker_info(0), program.worker_info(1)
     os.kill(first["pid"], signal.SIGKILL)
-    again = program.said(0, 1)
+    again = program.worker_info(0, 1)
     assert again["port"] == first["port"]
     assert not is_gone(other["pid"])
     os.kill(again["pid"], signal.SIGKILL)
-    program.said(0, 2)
-    status, logged = program.told()
+    program.worker_info(0, 2)
+    status, logged = program.stop_with()
     assert status == 0
     assert "worker 0 ended (SIGKILL); restarting it in 0.5 s" in logged
     assert "worker 0 ended (SIGKILL); restarting it in 1 s" in logged
 
 
-def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway: Make) -> None:
+def test_the_workers_end_when_the_supervisor_is_killed(gateway: StartGateway) -> None:
     program = gateway()
-    pids = [program.said(index)["pid"] for index in range(2)]
-    status, _ = program.told(signal.SIGKILL)
+    pids = [program.worker_info(index)["pid"] for index in range(2)]
+    status, _ = program.stop_with(signal.SIGKILL)
     assert status == -signal.SIGKILL
     until(lambda: all(map(is_gone, pids)))
     with lock_data_folder(program.data):
@@ -141,66 +141,66 @@ def test_nothing_remains_when_whoever_looks_after_the_workers_is_killed(gateway:
 
 
 @pytest.mark.e2e
-def test_a_worker_that_does_not_end_in_time_is_killed(gateway: Make) -> None:
+def test_a_worker_that_exceeds_drain_seconds_is_killed(gateway: StartGateway) -> None:
     program = gateway(drain_seconds=0)
-    pids = [program.said(index)["pid"] for index in range(2)]
+    pids = [program.worker_info(index)["pid"] for index in range(2)]
     (program.data / "hang").touch()
-    status, logged = program.told()
+    status, logged = program.stop_with()
     assert status == 1
     assert "worker 1 did not shut down in order (SIGKILL)" in logged
     assert all(map(is_gone, pids))
 
 
 @pytest.mark.e2e
-def test_the_exit_status_says_that_a_worker_did_not_end_well(gateway: Make) -> None:
+def test_the_exit_status_is_1_if_a_worker_fails_during_shutdown(gateway: StartGateway) -> None:
     program = gateway()
-    program.said(0)
-    program.said(1)
+    program.worker_info(0)
+    program.worker_info(1)
     (program.data / "fail").touch()
-    status, logged = program.told()
+    status, logged = program.stop_with()
     assert status == 1
     assert "worker 0 did not shut down in order (exit status 3)" in logged
 
 
 @pytest.mark.e2e
-def test_what_a_worker_has_against_its_settings_is_said_once_and_ends_all(gateway: Make, tmp_path: Path) -> None:
+def test_a_settings_error_of_a_worker_is_printed_once_and_ends_the_gateway(
+    gateway: StartGateway, tmp_path: Path
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "refuse").write_text("0")
-    status, logged = gateway().ended()
+    status, logged = gateway().wait_for_end()
     assert status == 2
     assert logged == "error: there is no metric 'wishes'\n"
 
 
 @pytest.mark.e2e
-def test_a_worker_that_began_once_is_started_again_also_when_settings_went_wrong(gateway: Make) -> None:
+def test_a_settings_error_of_a_restarted_worker_causes_another_restart(gateway: StartGateway) -> None:
     program = gateway()
-    first = program.said(0)
-    program.said(1)
+    first = program.worker_info(0)
+    program.worker_info(1)
     (program.data / "refuse").write_text("1")
     os.kill(first["pid"], signal.SIGKILL)
     until((program.data / "refused").exists)
     (program.data / "refuse").unlink()
-    program.said(0, 1)
-    status, logged = program.told()
+    program.worker_info(0, 1)
+    status, logged = program.stop_with()
     assert status == 0
     assert "worker 0 ended (there is no metric 'wishes'); restarting it in 1 s" in logged
 
 
 @pytest.mark.e2e
-def test_a_port_of_another_program_is_refused_before_anything_starts(gateway: Make) -> None:
+def test_an_occupied_port_is_refused_before_workers_start(gateway: StartGateway) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # without which the ports would be shared silently
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        status, logged = gateway(http_port=0, grpc_port=port).ended()
+        status, logged = gateway(http_port=0, grpc_port=port).wait_for_end()
     assert status == 2
     assert logged == f"error: grpc_port: cannot listen on 127.0.0.1 port {port}: address already in use\n"
 
 
-def test_without_ports_that_are_shared_several_workers_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_workers_are_refused_without_so_reuseport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "SO_REUSEPORT")
     with pytest.raises(ConfigurationError, match="workers: this system lets only one process listen on a port"):
         supervisor.supervise(GatewaySettings(data=tmp_path / "data", workers=2), _unused)
@@ -213,25 +213,25 @@ def _unused(settings: GatewaySettings, index: int) -> int:
 # --- one --------------------------------------------------------------------------------------------------------------
 
 
-def test_one_worker_is_this_process(gateway: Make) -> None:
+def test_a_single_worker_runs_in_the_main_process(gateway: StartGateway) -> None:
     program = gateway(workers=1)
-    assert program.said(0)["pid"] == program.process.pid
-    assert program.told() == (0, "")
+    assert program.worker_info(0)["pid"] == program.process.pid
+    assert program.stop_with() == (0, "")
 
 
-def test_two_gateways_do_not_work_on_one_folder(gateway: Make) -> None:
+def test_a_second_gateway_on_the_same_folder_is_refused(gateway: StartGateway) -> None:
     first = gateway(workers=1)
-    first.said(0)
-    status, logged = gateway(workers=1).ended()
+    first.worker_info(0)
+    status, logged = gateway(workers=1).wait_for_end()
     assert status == 2
-    told = f"another gateway uses {first.data}: stop it, or choose another folder with --data"
-    assert logged == f"error: {told}\n"
-    assert first.told()[0] == 0
+    message = f"another gateway uses {first.data}: stop it, or choose another folder with --data"
+    assert logged == f"error: {message}\n"
+    assert first.stop_with()[0] == 0
     with lock_data_folder(first.data):
         pass
 
 
-def test_a_folder_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
+def test_the_data_folder_is_created_private_and_locked(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
     with lock_data_folder(data):
         assert data.stat().st_mode & 0o077 == 0
@@ -239,7 +239,7 @@ def test_a_folder_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
             pass
 
 
-def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_an_unusable_data_folder_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(ConfigurationError, match=r"file cannot be created: file exists"),
@@ -255,7 +255,7 @@ def test_a_folder_that_cannot_be_had_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_how_a_process_ended_is_told_by_the_name_of_the_signal() -> None:
+def test_the_exit_of_a_process_is_described_by_signal_name_or_status() -> None:
     assert supervisor._describe_exit(-signal.SIGSEGV) == "SIGSEGV"
     assert supervisor._describe_exit(-500) == "signal 500"
     assert supervisor._describe_exit(0) == "exit status 0"

@@ -17,7 +17,7 @@ PATIENCE = FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=100.0)
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 
 
-def bundles(patience: FlushPolicy = PATIENCE, **room: int) -> TraceBuffer:
+def new_buffer(patience: FlushPolicy = PATIENCE, **room: int) -> TraceBuffer:
     return TraceBuffer(patience, TraceBufferLimits(**room))
 
 
@@ -31,18 +31,18 @@ def add(
 def due(held: TraceBuffer, now: float) -> list[TraceGroup]:
     """Returns the due groups and marks each as scored, as the consumer does."""
     found = []
-    for bundle in held.pop_due(now):
-        found.append(bundle)
-        held.mark_scored(bundle)
+    for group in held.pop_due(now):
+        found.append(group)
+        held.mark_scored(group)
     return found
 
 
 def keys(found: list[TraceGroup]) -> list[Any]:
-    return [bundle.keys[0] for bundle in found]
+    return [group.keys[0] for group in found]
 
 
-def test_a_trace_is_due_a_little_after_its_root_and_one_without_a_root_when_it_is_idle() -> None:
-    held = bundles()
+def test_a_trace_is_due_after_grace_with_its_root_and_after_idle_without() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0)
     add(held, B, 2, 0.0)
     add(held, A, 3, 0.5, rooted=True)
@@ -52,8 +52,8 @@ def test_a_trace_is_due_a_little_after_its_root_and_one_without_a_root_when_it_i
     assert keys(due(held, 10.0)) == [B]
 
 
-def test_every_further_span_puts_it_off_but_not_for_ever() -> None:
-    held = bundles()
+def test_further_spans_postpone_a_trace_up_to_its_lifetime() -> None:
+    held = new_buffer()
     for entry in range(1, 1000):
         now = entry / 2
         add(held, A, entry, now, rooted=True)
@@ -63,42 +63,42 @@ def test_every_further_span_puts_it_off_but_not_for_ever() -> None:
     assert now == pytest.approx(100.5)
 
 
-def test_a_late_span_makes_it_due_again_and_its_spans_are_no_longer_in_memory() -> None:
-    held = bundles()
+def test_a_late_span_makes_a_scored_trace_due_again_without_chunks_in_memory() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0, rooted=True)
-    (bundle,) = due(held, 1.0)
-    assert (bundle.chunks, bundle.is_in_memory, held.memory_bytes) == ([], False, 0)
+    (group,) = due(held, 1.0)
+    assert (group.chunks, group.is_in_memory, held.memory_bytes) == ([], False, 0)
     add(held, A, 7, 30.0)
     assert keys(due(held, 31.0)) == [A]
-    assert bundle.entries_by_journal == {0: [1, 7]}
+    assert group.entries_by_journal == {0: [1, 7]}
 
 
-def test_what_comes_when_it_was_let_go_opens_it_anew() -> None:
-    held = bundles()
+def test_a_span_of_a_released_trace_starts_a_new_group() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0, rooted=True)
     due(held, 1.0)
     due(held, 61.0)
     assert len(held) == 0
     assert held.oldest_entry(0) is None
     add(held, A, 9, 62.0)
-    (bundle,) = due(held, 72.0)
-    assert (bundle.entries_by_journal, bundle.revisions) == ({0: [9]}, {})
+    (group,) = due(held, 72.0)
+    assert (group.entries_by_journal, group.revisions) == ({0: [9]}, {})
 
 
-def test_what_could_not_be_scored_is_not_scored_in_parts_later() -> None:
-    held = bundles()
+def test_later_spans_of_a_shed_trace_are_not_scored() -> None:
+    held = new_buffer()
     held.shed(0, 1, A, 0.0, span_count=3)
     due(held, 10.0)
     due(held, 100.0)
     assert len(held) == 0
     add(held, A, 9, 101.0, rooted=True)
-    (bundle,) = due(held, 102.0)
-    assert bundle.is_lost
+    (group,) = due(held, 102.0)
+    assert group.is_lost
     assert held.unscored_spans == 4
 
 
-def test_a_trace_without_its_root_is_held_for_longer() -> None:
-    held = bundles()
+def test_a_scored_trace_without_its_root_is_held_longer() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0)
     due(held, 10.0)
     assert due(held, 599.0) == []
@@ -107,8 +107,8 @@ def test_a_trace_without_its_root_is_held_for_longer() -> None:
     assert len(held) == 0
 
 
-def test_a_journal_is_needed_from_the_first_entry_of_what_is_held() -> None:
-    held = bundles()
+def test_the_oldest_entry_is_the_first_entry_of_the_held_groups() -> None:
+    held = new_buffer()
     add(held, A, 4, 0.0, rooted=True)
     add(held, B, 5, 0.0)
     add(held, A, 6, 0.0, journal=1)
@@ -117,8 +117,8 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held() -> None:
     assert (held.oldest_entry(0), held.oldest_entry(1)) == (5, None)
 
 
-def test_two_bundles_become_one_with_the_places_of_both() -> None:
-    held = bundles()
+def test_joined_groups_have_the_entries_of_both() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0, rooted=True)
     add(held, B, 2, 1.0)
     add(held, B, 3, 1.0, journal=1)
@@ -135,46 +135,46 @@ def test_two_bundles_become_one_with_the_places_of_both() -> None:
     assert (held.oldest_entry(0), held.oldest_entry(1)) == (9, None)
 
 
-def test_more_than_may_be_in_memory_is_let_out_of_it_and_nothing_else() -> None:
-    held = bundles(max_bytes=25)
+def test_groups_beyond_max_bytes_lose_only_their_chunks_in_memory() -> None:
+    held = new_buffer(max_bytes=25)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0, rooted=True)
     assert held.memory_bytes == 20
     found = due(held, 1.0)
     assert keys(found) == [A, B, C]
-    assert [bundle.entries_by_journal for bundle in found] == [{0: [1]}, {0: [2]}, {0: [3]}]
+    assert [group.entries_by_journal for group in found] == [{0: [1]}, {0: [2]}, {0: [3]}]
 
 
-def test_more_bundles_than_may_be_are_scored_as_they_are_the_oldest_first() -> None:
-    held = bundles(max_groups=2)
+def test_groups_beyond_max_groups_are_evicted_oldest_first() -> None:
+    held = new_buffer(max_groups=2)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0)
     assert keys(due(held, 0.0)) == [A]
     assert (held.evicted, len(held)) == (1, 2)
 
 
-def test_a_trace_with_too_many_spans_is_not_scored_and_each_of_its_spans_is_counted() -> None:
-    held = bundles(max_spans_per_group=5)
+def test_a_trace_with_too_many_spans_is_lost_and_its_spans_are_counted() -> None:
+    held = new_buffer(max_spans_per_group=5)
     add(held, A, 1, 0.0, spans=3, rooted=True)
     add(held, A, 2, 0.0, spans=3)
     add(held, A, 3, 0.0, spans=2)
     assert (held.unscored_spans, held.memory_bytes) == (8, 0)
-    (bundle,) = due(held, 1.0)
-    assert bundle.is_lost
+    (group,) = due(held, 1.0)
+    assert group.is_lost
 
 
-def test_what_is_shed_takes_the_rest_of_its_trace_with_it() -> None:
-    held = bundles()
+def test_shedding_an_entry_marks_its_whole_trace_as_lost() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0, spans=3, rooted=True)
     held.shed(0, 2, A, 0.5, span_count=2)
     held.shed(0, 3, B, 0.5, span_count=4)
     add(held, A, 4, 0.6, spans=1)
     assert held.unscored_spans == 10
-    assert all(bundle.is_lost for bundle in due(held, 20.0))
+    assert all(group.is_lost for group in due(held, 20.0))
 
 
-def test_at_the_end_only_what_has_its_root_is_complete() -> None:
-    held = bundles()
+def test_complete_groups_are_those_with_a_root_that_await_no_session() -> None:
+    held = new_buffer()
     add(held, A, 1, 0.0, rooted=True)
     add(held, B, 2, 0.0)
     add(held, C, 3, 0.0, rooted=True)
@@ -182,8 +182,8 @@ def test_at_the_end_only_what_has_its_root_is_complete() -> None:
     assert keys(held.complete_groups()) == [A]
 
 
-def test_nothing_is_due_that_nobody_knows_the_time_of() -> None:
-    held = bundles()
+def test_the_next_due_time_is_none_for_an_empty_buffer() -> None:
+    held = new_buffer()
     assert held.next_due_time() is None
     add(held, A, 1, 0.0)
     assert held.next_due_time() == 10.0
@@ -194,10 +194,10 @@ def test_nothing_is_due_that_nobody_knows_the_time_of() -> None:
     st.sampled_from([2, 1000]),
     st.sampled_from([30, 10_000]),
 )
-def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
+def test_every_entry_is_scored_with_its_trace_and_kept_until_then(
     steps: list[tuple[str, bool, float]], max_groups: int, max_bytes: int
 ) -> None:
-    held = bundles(max_groups=max_groups, max_bytes=max_bytes)
+    held = new_buffer(max_groups=max_groups, max_bytes=max_bytes)
     now, seen = 0.0, set()
     for entry, (key, rooted, pause) in enumerate(steps, start=1):
         now += pause
@@ -205,20 +205,20 @@ def test_every_entry_is_scored_with_its_trace_and_needed_until_then(
         waiting = {place for place in range(1, entry + 1) if place not in seen}
         oldest = held.oldest_entry(0)
         assert not waiting or (oldest is not None and oldest <= min(waiting))
-        for bundle in held.pop_due(now):
-            seen.update(bundle.entries_by_journal[0])
-            held.mark_scored(bundle)
+        for group in held.pop_due(now):
+            seen.update(group.entries_by_journal[0])
+            held.mark_scored(group)
         assert held.memory_bytes <= max_bytes
         assert len(held) <= max_groups
-    for bundle in held.pop_due(now + 1_000):
-        seen.update(bundle.entries_by_journal[0])
-        held.mark_scored(bundle)
+    for group in held.pop_due(now + 1_000):
+        seen.update(group.entries_by_journal[0])
+        held.mark_scored(group)
     assert seen == set(range(1, len(steps) + 1))
 
 
 @pytest.mark.e2e
-def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> None:
-    held = bundles()
+def test_released_groups_leave_no_first_entries_behind_long_held_groups() -> None:
+    held = new_buffer()
     chance = random.Random(5)
 
     def come() -> int:
@@ -238,7 +238,7 @@ def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> 
             assert held.oldest_entry(0) == min(kept, default=None)
         for _ in range(10_000):
             go(come())
-            assert len(held._first_entries[0]) <= _most_kept(len(kept) + 1)
+            assert len(held._first_entries[0]) <= _max_first_entries(len(kept) + 1)
 
 
 @given(
@@ -252,12 +252,12 @@ def test_behind_what_is_held_for_long_others_come_and_go_and_leave_nothing() -> 
     st.randoms(use_true_random=False),
 )
 @examples(0.4)
-def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_comes_and_goes(
+def test_the_oldest_entry_is_correct_after_any_sequence_of_operations(
     steps: list[tuple[str, int]], chance: random.Random
 ) -> None:
-    held = bundles()
+    held = new_buffer()
     model: dict[bytes, dict[int, int]] = {}
-    """Returns the first entry in each journal, by group key."""
+    """The first entry in each journal, by group key."""
     keys, entries, most = count(), count(1), 0
     for what, number in [("come", 20), ("more", 20), *steps]:
         for _ in range(number if what.startswith("come") else min(number, len(model) - 1)):
@@ -281,25 +281,25 @@ def test_a_journal_is_needed_from_the_first_entry_of_what_is_held_however_much_c
                 del model[key]
         assert len(held) == len(model)
         for journal in range(2):
-            assert len(held._first_entries.get(journal, ())) <= _most_kept(most)
+            assert len(held._first_entries.get(journal, ())) <= _max_first_entries(most)
             needed = [firsts[journal] for firsts in model.values() if journal in firsts]
             assert held.oldest_entry(journal) == min(needed, default=None)
 
 
-def test_a_session_of_many_traces_costs_no_more_each_time() -> None:
-    held = bundles()
+def test_joining_many_traces_to_a_session_does_not_accumulate_first_entries() -> None:
+    held = new_buffer()
     session = ("session", "s")
     add(held, session, 1, 0.0)
     for entry in range(2, 1_500):
         key = entry.to_bytes(16, "big")
         add(held, key, entry, 0.0)
         held.join_groups([held.find(session), held.find(key)], session)  # type: ignore[list-item]
-        assert len(held._first_entries[0]) <= _most_kept(2)
+        assert len(held._first_entries[0]) <= _max_first_entries(2)
     assert (len(held), held.oldest_entry(0)) == (1, 1)
 
 
-def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> None:
-    held = bundles(max_spans_per_group=5)
+def test_groups_can_join_up_to_max_spans_per_group() -> None:
+    held = new_buffer(max_spans_per_group=5)
     for entry, key in enumerate((A, B, C), start=1):
         add(held, key, entry, 0.0, spans=2)
     a, b, c = (held.find(key) for key in (A, B, C))
@@ -308,8 +308,8 @@ def test_bundles_fit_together_as_long_as_they_are_not_too_much_together() -> Non
     assert not held.can_join(a, b, c)  # type: ignore[arg-type]
 
 
-def test_what_was_shed_of_a_session_is_not_scored_with_the_rest_of_it() -> None:
-    held = bundles()
+def test_the_rest_of_a_shed_session_is_not_scored() -> None:
+    held = new_buffer()
     session = ("session", "s")
     held.shed(0, 1, session, 0.0, span_count=0)
     due(held, 10.0)
@@ -317,12 +317,12 @@ def test_what_was_shed_of_a_session_is_not_scored_with_the_rest_of_it() -> None:
     assert len(held) == 0
     add(held, A, 2, 101.0)
     held.join_groups([held.find(A)], session)  # type: ignore[list-item]
-    (bundle,) = due(held, 111.0)
-    assert bundle.is_lost
+    (group,) = due(held, 111.0)
+    assert group.is_lost
     assert held.unscored_spans == 1
 
 
-def test_what_came_long_ago_is_held_only_until_it_is_known_what_came_with_it() -> None:
+def test_replayed_traces_are_held_only_until_the_replay_deadline() -> None:
     held = TraceBuffer(PATIENCE, TraceBufferLimits(), held_until=1_002.0)
     held.add(0, 1, A, b"part", 1_000.0, size=1, span_count=1, has_root=False, arrived=1.0)
     held.add(0, 2, B, b"part", 1_000.0, size=1, span_count=1, has_root=True, arrived=999.0)
@@ -334,7 +334,7 @@ def test_what_came_long_ago_is_held_only_until_it_is_known_what_came_with_it() -
     assert (held.find(A), len(held)) == (None, 1)
 
 
-def _most_kept(held: int) -> int:
+def _max_first_entries(held: int) -> int:
     """Returns the maximum number of recorded first entries of a journal for this number of groups."""
     return 4 * held + 1_000
 

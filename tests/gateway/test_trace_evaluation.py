@@ -22,7 +22,7 @@ from support.gateway_scoring_harness import ScoringHarness, asking, request
 from support.span_builders import agent, in_trace, inside, span, tool, trace_id
 
 EVENTS: dict[str, Any] = {"results": ["events"], "consumers": ["forward/x"]}
-SAID = {"gen_ai__conversation__id": "s1"}
+CONVERSATION = {"gen_ai__conversation__id": "s1"}
 PINNED = 9
 """A trace whose root arrives late, so that the journal keeps all later entries."""
 
@@ -35,7 +35,7 @@ def line(tmp_path: Path) -> Iterator[ScoringHarness]:
 
 
 @pytest.fixture(autouse=True)
-def _as_abroad(monkeypatch: pytest.MonkeyPatch) -> None:
+def _retries_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
@@ -80,7 +80,7 @@ def request_id(own: SpanRecord) -> str:
     return f"{own.trace_id}:{own.span_id}"
 
 
-def delegating() -> list[SpanRecord]:
+def delegation_spans() -> list[SpanRecord]:
     """Returns the spans of an agent, an inner agent, and a tool of the inner one."""
     boss = agent("boss", **in_trace(0))
     expert = agent("expert", **inside(boss))
@@ -93,35 +93,35 @@ DELEGATED = [("request", 1, 1, ["search"]), ("component", 1, 1, ["search"])]
 
 def of_session() -> tuple[list[SpanRecord], SpanRecord]:
     """Returns a request of a session, and a detached call of it in a separate trace."""
-    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **SAID)
+    root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(0), **CONVERSATION)
     call = tool("search", start_ns=1_500, end_ns=1_600, **inside(root))
-    return [root, call], tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **SAID)
+    return [root, call], tool("book", start_ns=2_000, end_ns=3_000, **in_trace(1), **CONVERSATION)
 
 
 # --- only parts of other runs are deleted -----------------------------------------------------------------------------
 
 
-def conversing() -> Pipeline:
+def conversation_pipeline() -> Pipeline:
     return Pipeline(None, units=("request", "conversation"))
 
 
-def test_a_conversation_is_still_there_when_its_request_is_read_again_after_a_restart(tmp_path: Path) -> None:
-    line = ScoringHarness(tmp_path, pipeline=conversing())
+def test_a_conversation_is_kept_when_its_run_is_replayed_after_a_restart(tmp_path: Path) -> None:
+    line = ScoringHarness(tmp_path, pipeline=conversation_pipeline())
     pin(line)
-    line.post(request(*asking(0, "search", **SAID), service="shop"))
+    line.post(request(*asking(0, "search", **CONVERSATION), service="shop"))
     line.wait(1.0)
     before = stored(line)
     assert sorted(unit for unit, *_ in before.values()) == ["conversation", "request"]
     line.close()
-    again = ScoringHarness(tmp_path, pipeline=conversing(), now=line.now)
+    again = ScoringHarness(tmp_path, pipeline=conversation_pipeline(), now=line.now)
     again.wait(2.0)
     assert stored(again) == before
     again.close()
 
 
-def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(tmp_path: Path) -> None:
-    line = ScoringHarness(tmp_path, pipeline=conversing())
-    line.post(request(*asking(0, **SAID), service="shop"))
+def test_a_conversation_is_kept_when_a_span_of_its_run_arrives_too_late(tmp_path: Path) -> None:
+    line = ScoringHarness(tmp_path, pipeline=conversation_pipeline())
+    line.post(request(*asking(0, **CONVERSATION), service="shop"))
     line.wait(1.0)
     before = stored(line)
     line.wait(61.0)
@@ -134,9 +134,9 @@ def test_a_conversation_is_still_there_when_a_span_of_its_request_came_too_late(
 
 
 @pytest.mark.parametrize("units", [["request"], ["component"]])
-def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path, units: list[RunUnit]) -> None:
+def test_runs_of_a_unit_that_is_disabled_at_a_restart_are_kept(tmp_path: Path, units: list[RunUnit]) -> None:
     line = ScoringHarness(tmp_path)
-    line.post(request(*delegating()))
+    line.post(request(*delegation_spans()))
     line.wait(1.0)
     before = stored(line)
     assert sorted(unit for unit, *_ in before.values()) == ["component", "request"]
@@ -147,7 +147,7 @@ def test_what_is_scored_no_longer_after_a_restart_stays_as_it_was(tmp_path: Path
     again.close()
 
 
-def test_runs_that_could_not_be_found_with_a_late_span_stay_as_they_were(
+def test_a_failed_extraction_with_a_late_span_keeps_the_stored_runs(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, first, late, later = asking(0, "search", "book", "pay")
@@ -170,7 +170,7 @@ def _raises(*_: object) -> Any:
 # --- runs that are requests and components ----------------------------------------------------------------------------
 
 
-def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path: Path) -> None:
+def test_a_span_that_is_a_request_and_a_component_is_stored_as_both(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, goldens=Goldens(components=[ComponentSelector("desk", span="invoke_agent helper")]))
     root, first, late = asking(0, "search", "book")
     line.post(request(root, first))
@@ -189,10 +189,10 @@ def test_a_span_that_is_a_request_and_a_component_is_both_in_the_store(tmp_path:
     line.close()
 
 
-def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_around_it_has_come(
+def test_an_agent_scored_as_a_request_becomes_a_component_when_its_parent_agent_arrives(
     line: ScoringHarness,
 ) -> None:
-    boss, expert, call = delegating()
+    boss, expert, call = delegation_spans()
     line.post(request(expert, call))
     line.wait(10.0)
     assert stored(line) == {request_id(expert): ("request", 1, 1, ["search"])}
@@ -202,9 +202,9 @@ def test_an_agent_that_was_scored_by_itself_is_a_component_as_soon_as_the_one_ar
     assert stored(line) == dict(zip(ids, DELEGATED, strict=True))
 
 
-def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now(tmp_path: Path) -> None:
+def test_an_agent_replayed_without_its_parent_agent_is_not_stored_as_a_request(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, **EVENTS)
-    boss, expert, call = delegating()
+    boss, expert, call = delegation_spans()
     line.post(request(boss))
     line.wait()
     pin(line)
@@ -225,8 +225,8 @@ def test_an_agent_that_is_read_again_without_the_one_around_it_is_no_request_now
     again.close()
 
 
-def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(line: ScoringHarness) -> None:
-    boss, expert, call = delegating()
+def test_an_agent_that_arrives_after_its_parent_agent_was_released_is_not_a_request(line: ScoringHarness) -> None:
+    boss, expert, call = delegation_spans()
     line.post(request(boss))
     line.wait(1.0)
     line.wait(61.0)
@@ -241,7 +241,7 @@ def test_an_agent_that_comes_when_the_one_around_it_was_let_go_is_no_request(lin
 
 
 @pytest.mark.parametrize("enrich", [True, False], ids=["held", "not held"])
-def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself(tmp_path: Path, enrich: bool) -> None:
+def test_a_replayed_part_of_a_joined_run_is_not_stored_as_a_run(tmp_path: Path, enrich: bool) -> None:
     how = {"enrich": enrich, "consumers": ["forward/x"]}
     line = ScoringHarness(tmp_path, **how)
     whole, stray = of_session()
@@ -264,20 +264,20 @@ def test_the_half_of_a_joined_request_that_is_read_again_is_no_request_by_itself
     again.close()
 
 
-def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) -> None:
+def test_runs_of_a_session_are_joined_up_to_max_spans_per_group(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_spans_per_group=5)
     roots = []
     for number in range(3):
-        root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(number), **SAID)
+        root = agent("helper", start_ns=1_000, end_ns=9_000, **in_trace(number), **CONVERSATION)
         roots.append(root)
         line.post(request(root, tool("search", start_ns=1_500, end_ns=1_600, **inside(root)), service="shop"))
     line.wait(1.0)
-    stray = [tool(name, start_ns=2_000, end_ns=3_000, **in_trace(7), **SAID) for name in ("book", "pay")]
+    stray = [tool(name, start_ns=2_000, end_ns=3_000, **in_trace(7), **CONVERSATION) for name in ("book", "pay")]
     line.post(request(*stray, service="shop"))
     line.wait(1.0)
     line.wait(10.0)
     line.wait(1.0)
-    line.post(request(*asking(8, "mail", **SAID), service="shop"))
+    line.post(request(*asking(8, "mail", **CONVERSATION), service="shop"))
     line.wait(1.0)
     assert sum(line.meter.counts(semconv.UNSCORED_SPANS_COUNTER).values()) == 0
     assert {request_id(root) for root in roots} <= line.runs().keys()
@@ -286,7 +286,7 @@ def test_of_the_requests_of_a_session_as_many_are_joined_as_fit(tmp_path: Path) 
     line.close()
 
 
-def test_a_session_of_logs_of_which_something_was_shed_is_not_scored_in_part(tmp_path: Path) -> None:
+def test_a_log_session_with_shed_entries_is_not_scored(tmp_path: Path) -> None:
     line = ScoringHarness(tmp_path, max_backlog_bytes=1_000)
     for number, (name, told) in enumerate(
         (
@@ -320,7 +320,7 @@ def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_trace_that_cannot_be_judged_keeps_no_other_back(
+def test_a_trace_that_cannot_be_evaluated_does_not_block_others(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = trace_evaluation.visible_runs
@@ -338,7 +338,7 @@ def test_a_trace_that_cannot_be_judged_keeps_no_other_back(
     assert line.cursor() == line.journals[0].last_key
 
 
-def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(
+def test_an_evaluation_that_cannot_be_stored_does_not_block_others(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = line.store.submit_many
@@ -358,7 +358,7 @@ def test_an_evaluation_that_cannot_be_written_keeps_no_other_back(
     assert line.cursor() == line.journals[0].last_key
 
 
-def test_a_store_that_is_busy_for_long_is_said_once(
+def test_a_busy_store_is_logged_once(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     busy = Failing(monkeypatch, line.store, "submit_many", 5)
@@ -369,14 +369,14 @@ def test_a_store_that_is_busy_for_long_is_said_once(
     assert len([record for record in caplog.records if "retries: busy" in record.getMessage()]) == 1
 
 
-def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
+def test_a_conversation_gets_its_revision_after_a_temporary_store_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = ScoringHarness(tmp_path, pipeline=conversing())
+    line = ScoringHarness(tmp_path, pipeline=conversation_pipeline())
     busy = Failing(monkeypatch, line.store, "current_revision")
-    line.post(request(*asking(0, "search", **SAID), service="shop"))
+    line.post(request(*asking(0, "search", **CONVERSATION), service="shop"))
     line.wait(1.0)
-    line.post(request(*asking(1, "book", **SAID), service="shop"))
+    line.post(request(*asking(1, "book", **CONVERSATION), service="shop"))
     busy.times = 1
     line.wait(1.0)
     line.wait(1.0)
@@ -386,7 +386,7 @@ def test_a_conversation_whose_store_was_busy_for_a_moment_gets_its_revision(
     line.close()
 
 
-def test_what_makes_way_while_the_store_is_busy_is_scored_later(
+def test_a_group_that_is_evicted_while_the_store_is_busy_is_scored_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group that prevents pruning is evaluated early, unless the evaluation fails."""
@@ -407,7 +407,7 @@ def test_what_makes_way_while_the_store_is_busy_is_scored_later(
     line.close()
 
 
-def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
+def test_a_failing_store_is_retried_only_a_few_times_during_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ScoringHarness(tmp_path, patience=FlushPolicy(grace=1.0, idle=10.0, late=60.0, lifetime=1.0))
@@ -431,7 +431,7 @@ def test_a_store_that_fails_while_it_ends_is_asked_no_more_than_a_few_times(
 # --- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a_restart(
+def test_runs_of_a_trace_beyond_one_store_page_are_all_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MAX_PAGE_SIZE", 10)
@@ -454,7 +454,7 @@ def test_more_runs_of_a_trace_than_the_store_tells_at_once_are_all_known_after_a
     again.close()
 
 
-def test_a_scored_trace_without_its_root_does_not_keep_the_journal_for_longer_with_every_restart(
+def test_restarts_do_not_extend_how_long_a_trace_without_its_root_is_held(
     tmp_path: Path,
 ) -> None:
     now, first, last = 0.0, 0, 0

@@ -100,7 +100,7 @@ resources = messages(scopes, 2).map(lambda content: field(1, content))
 requests = st.lists(resources, max_size=2).map(b"".join)
 
 
-def told(body: bytes) -> Counter[tuple[bytes, bytes, bytes]]:
+def spans_with_context(body: bytes) -> Counter[tuple[bytes, bytes, bytes]]:
     """Returns all spans of a request with their resource and scope."""
     found: Counter[tuple[bytes, bytes, bytes]] = Counter()
     for resource_spans in Envelopes.FromString(body).resource_spans:
@@ -132,14 +132,14 @@ def is_valid_in_front(span: bytes) -> bool:
 
 
 @given(requests)
-def test_every_valid_span_is_in_the_piece_of_its_trace_with_all_it_stood_in(body: bytes) -> None:
+def test_every_valid_span_is_in_the_piece_of_its_trace_with_its_resource_and_scope(body: bytes) -> None:
     pieces = split_traces(body)
 
-    before = {entry: count for entry, count in told(body).items() if not is_valid_in_front(entry[2])}
+    before = {entry: count for entry, count in spans_with_context(body).items() if not is_valid_in_front(entry[2])}
     wanted = {entry: count for entry, count in before.items() if ids_of(entry[2])}
     got: Counter[tuple[bytes, bytes, bytes]] = Counter()
     for trace_id, piece in pieces.items():
-        there = told(piece.body)
+        there = spans_with_context(piece.body)
         sound = {entry: ids for entry in there if (ids := ids_of(entry[2])) is not None}
         assert {trace for trace, _ in sound.values()} <= {trace_id}
         if len(sound) == len(there):
@@ -155,18 +155,18 @@ def test_the_partitions_of_a_request_are_those_of_its_pieces(body: bytes) -> Non
     for trace_id in split_traces(body):
         mask |= 1 << partition_of(trace_id)
     assert trace_splitting.partition_mask(body) & mask == mask
-    if not any(is_valid_in_front(span) for *_, span in told(body)):
+    if not any(is_valid_in_front(span) for *_, span in spans_with_context(body)):
         assert trace_splitting.partition_mask(body) == mask
 
 
 @given(requests)
-def test_pieces_beside_each_other_are_a_request(body: bytes) -> None:
+def test_concatenated_pieces_are_a_request_with_the_same_traces(body: bytes) -> None:
     together = b"".join(piece.body for piece in split_traces(body).values())
     assert set(split_traces(together)) == set(split_traces(body))
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_the_pieces_of_what_was_recorded_hold_the_same_spans(path: Path) -> None:
+def test_the_pieces_of_a_capture_contain_the_same_spans(path: Path) -> None:
     body = gzip.decompress(path.read_bytes())
     wanted = decode_traces(body).spans
     got = [span for piece in split_traces(body).values() for span in decode_traces(piece.body).spans]
@@ -177,7 +177,7 @@ def test_the_pieces_of_what_was_recorded_hold_the_same_spans(path: Path) -> None
     assert sorted(got, key=by_id) == sorted(wanted, key=by_id)
 
 
-def test_a_busy_service_s_request_is_divided_into_its_traces() -> None:
+def test_a_request_of_many_traces_is_split_into_its_traces() -> None:
     pieces = split_traces(payload_a())
     assert len(pieces) == 16
     assert sum(piece.span_count for piece in pieces.values()) == SPANS
@@ -186,7 +186,7 @@ def test_a_busy_service_s_request_is_divided_into_its_traces() -> None:
         assert {span.trace_id for span in decode_traces(piece.body).spans} == {trace_id.hex()}
 
 
-def test_a_request_with_one_trace_is_its_only_piece() -> None:
+def test_a_request_with_one_trace_is_not_copied() -> None:
     body = request("one", "two").SerializeToString()
     (piece,) = split_traces(body).values()
     assert piece.body is body
@@ -216,7 +216,7 @@ def test_invalid_spans_are_not_in_the_only_piece() -> None:
         pytest.param(span_of(0, field(5, b"x" * 20_000)), False, id="very long"),
     ],
 )
-def test_whether_a_span_has_a_parent_is_known_however_it_is_written(span: bytes, rooted: bool) -> None:
+def test_the_parent_of_a_span_is_detected_in_every_encoding(span: bytes, rooted: bool) -> None:
     pieces = split_traces(around(span, span_of(1, NAME)))
     assert pieces[TRACES[0]].has_root is rooted
     assert pieces[TRACES[0]].body == around(span)
@@ -224,7 +224,7 @@ def test_whether_a_span_has_a_parent_is_known_however_it_is_written(span: bytes,
 
 
 @pytest.mark.parametrize("read", [split_traces, trace_splitting.partition_mask])
-def test_a_span_that_claims_more_than_there_is_is_no_request(read: Callable[[bytes], object]) -> None:
+def test_a_span_with_an_excessive_length_is_a_decode_error(read: Callable[[bytes], object]) -> None:
     whole = Span(trace_id=TRACES[0], span_id=SPAN, parent_span_id=PARENT, name="n" * 200)
     cut = ScopeSpans(spans=[whole]).SerializeToString()[:-1]
     with pytest.raises(DecodeError):
@@ -247,13 +247,13 @@ def test_a_span_that_claims_more_than_there_is_is_no_request(read: Callable[[byt
         pytest.param(b'{"resourceSpans": []}', id="JSON"),
     ],
 )
-def test_what_is_no_protobuf_is_said_to_be_none(body: bytes, read: Callable[[bytes], object]) -> None:
+def test_invalid_protobuf_is_a_decode_error(body: bytes, read: Callable[[bytes], object]) -> None:
     with pytest.raises(DecodeError):
         read(body)
 
 
 @given(requests | st.binary(max_size=60), st.integers(0, 300))
-def test_whatever_is_cut_or_is_garbage_is_divided_or_refused(body: bytes, cut: int) -> None:
+def test_truncated_or_random_bytes_are_split_or_refused(body: bytes, cut: int) -> None:
     for read in (split_traces, split_logs, trace_splitting.partition_mask):
         for part in (body[cut:], body[: max(len(body) - cut, 0)]):
             with suppress(DecodeError):
@@ -261,7 +261,7 @@ def test_whatever_is_cut_or_is_garbage_is_divided_or_refused(body: bytes, cut: i
 
 
 @given(logs_requests())
-def test_every_log_record_that_can_be_read_is_in_the_piece_of_its_trace(made: ExportLogsServiceRequest) -> None:
+def test_every_valid_log_record_is_in_the_piece_of_its_trace(made: ExportLogsServiceRequest) -> None:
     body = made.SerializeToString()
     pieces = split_logs(body)
 
@@ -275,7 +275,7 @@ def test_every_log_record_that_can_be_read_is_in_the_piece_of_its_trace(made: Ex
     assert sorted(map(repr, got)) == sorted(map(repr, decode_logs(body).records))
 
 
-def test_a_log_request_with_one_trace_is_its_only_piece() -> None:
+def test_a_log_request_with_one_trace_is_not_copied() -> None:
     body = logs_request("one", "two").SerializeToString()
     (piece,) = split_logs(body).values()
     assert piece.body is body
