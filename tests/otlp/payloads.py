@@ -1,4 +1,4 @@
-"""Export requests made by hand, and every way in which they are written to files."""
+"""Export requests for tests, and every file format in which they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START = 1_700_000_000_000_000_000
 
 
 def request(*names: str, trace: int = 1, service: str = "shop") -> ExportTraceServiceRequest:
-    """A request with one span for each name; the position in it is the span's id."""
+    """A request with one span for each name; the position of the name is the span's id."""
     made = ExportTraceServiceRequest()
     resource_spans = made.resource_spans.add()
     resource_spans.resource.attributes.append(KeyValue(key="service.name", value=AnyValue(string_value=service)))
@@ -42,7 +42,7 @@ def request(*names: str, trace: int = 1, service: str = "shop") -> ExportTraceSe
 
 
 def tool_request(tool: str, *, trace: int = 1, at: int = 0, **attributes: str) -> ExportTraceServiceRequest:
-    """A request with an agent's span and a tool's span inside it. Attributes go on the agent's span."""
+    """A request with an agent span and a tool span inside it. The agent span has the attributes."""
     made = request("invoke_agent helper", f"execute_tool {tool}", trace=trace)
     agent, call = spans_of(made)
     call.parent_span_id = agent.span_id
@@ -74,7 +74,7 @@ def logs_request(*names: str, trace: int = 1) -> ExportLogsServiceRequest:
 
 
 def metrics_request() -> ExportMetricsServiceRequest:
-    """A request with a metric of each kind, named and described as long as the ids of a span are."""
+    """A request with a metric of each kind, whose names and descriptions are as long as span ids."""
     made = ExportMetricsServiceRequest()
     scope_metrics = made.resource_metrics.add().scope_metrics.add()
     for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary"):
@@ -85,7 +85,7 @@ def metrics_request() -> ExportMetricsServiceRequest:
 
 
 def spans_of(made: ExportTraceServiceRequest) -> list[Span]:
-    """All spans of a request, to be changed in place."""
+    """All spans of a request, which the caller may change in place."""
     return [span for outer in made.resource_spans for inner in outer.scope_spans for span in inner.spans]
 
 
@@ -95,7 +95,7 @@ def add(span: Any, attributes: dict[str, Any]) -> None:
 
 
 def any_value(value: Any) -> AnyValue:
-    """A plain value as OTLP writes it."""
+    """A plain value as an OTLP AnyValue."""
     match value:
         case None:
             return AnyValue()
@@ -118,7 +118,7 @@ def any_value(value: Any) -> AnyValue:
 
 
 def document(made: Request, *, enum_names: bool = False) -> dict[str, Any]:
-    """The same request in OTLP/JSON: what protobuf makes of it, with hexadecimal ids."""
+    """The same request in OTLP/JSON: the JSON form of protobuf, with hexadecimal ids."""
     plain: dict[str, Any] = MessageToDict(made, use_integers_for_enums=not enum_names)
     return _with_ids(plain, lambda written: base64.b64decode(written).hex())
 
@@ -129,29 +129,29 @@ def line(made: Request) -> bytes:
 
 
 def tempo(made: ExportTraceServiceRequest) -> dict[str, Any]:
-    """What version 1 of Grafana Tempo's API answers: base64 ids and names of enums."""
+    """The response of version 1 of the Grafana Tempo API: base64 ids and enum names."""
     return {"batches": MessageToDict(made).get("resourceSpans", [])}
 
 
 def old_tempo(made: ExportTraceServiceRequest) -> dict[str, Any]:
-    """The same from the time when scopes were called instrumentation libraries."""
+    """The same response from versions that called scopes instrumentation libraries."""
     text = json.dumps(tempo(made)).replace('"scopeSpans":', '"instrumentationLibrarySpans":')
     old: dict[str, Any] = json.loads(text.replace('"scope":', '"instrumentationLibrary":'))
     return old
 
 
 def tempo_v2(made: ExportTraceServiceRequest) -> dict[str, Any]:
-    """What version 2 of it answers."""
+    """The response of version 2 of the Grafana Tempo API."""
     return {"trace": MessageToDict(made), "metrics": {"inspectedBytes": "1024"}}
 
 
 def jaeger_v3(made: ExportTraceServiceRequest) -> dict[str, Any]:
-    """What version 3 of Jaeger's API answers."""
+    """The response of version 3 of the Jaeger API."""
     return {"result": document(made)}
 
 
 def jaeger(made: ExportTraceServiceRequest) -> dict[str, Any]:
-    """What Jaeger's page downloads, one trace for each resource. It cuts nanoseconds off, and zeros of ids."""
+    """The download of the Jaeger UI, one trace for each resource, in microseconds, without leading zeros of ids."""
     traces = []
     for outer in made.resource_spans:
         resource = {pair.key: pair.value for pair in outer.resource.attributes}
@@ -168,12 +168,12 @@ def big_endian(messages: Iterable[bytes]) -> bytes:
 
 
 def varint(messages: Iterable[bytes]) -> bytes:
-    """Messages as protobuf's own libraries write several."""
+    """Messages with varint lengths, as the protobuf libraries write them."""
     return b"".join(as_varint(len(message)) + message for message in messages)
 
 
 def as_varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """A number as a protobuf varint."""
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Requests of all kinds, for laws that hold for every one of them."""
+"""Strategies that generate requests, for the property tests of the decoders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ microseconds = st.integers(1, 2**50).map(lambda count: count * 1000)
 
 @st.composite
 def spans(draw):
-    """Any span that OTLP can write, with valid ids or not."""
+    """Any span that OTLP can encode, with valid or invalid ids."""
     span = Span(
         trace_id=draw(trace_ids | st.binary(max_size=17)),
         span_id=draw(span_ids | st.binary(max_size=9)),
@@ -50,7 +50,7 @@ def spans(draw):
 
 @st.composite
 def plain_spans(draw):
-    """Valid spans of which every format can hold all: single values, whole microseconds, an end after the start."""
+    """Valid spans that every format encodes without loss: scalar values, whole microseconds, an end after the start."""
     start = draw(microseconds)
     span = Span(
         trace_id=draw(trace_ids.filter(any)),
@@ -86,7 +86,7 @@ def requests(draw, *, plain=False):
 
 @st.composite
 def logs_requests(draw):
-    """Requests with any log records, with valid ids or not."""
+    """Requests with any log records, with valid or invalid ids."""
     made = ExportLogsServiceRequest()
     outer = made.resource_logs.add()
     add(outer.resource, draw(attributes))

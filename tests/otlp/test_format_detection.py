@@ -1,4 +1,4 @@
-"""What holds for every format: it gives the spans that went in, and no damage is worse than a loss."""
+"""Every format decodes to the spans that were encoded, and damage costs only a loss or an error."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read(path, data):
 @pytest.mark.parametrize("name", FORMATS)
 @examples(0.4)
 @given(made=requests(plain=True))
-def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
+def test_every_format_decodes_to_the_same_spans(tmp_path_factory, name, made):
     path = tmp_path_factory.getbasetemp() / "same"
     assert read(path, FORMATS[name](made)) == otlp_protobuf.decode_traces(made.SerializeToString()).spans
 
@@ -79,7 +79,7 @@ def test_the_same_spans_come_out_of_every_format(tmp_path_factory, name, made):
 @pytest.mark.parametrize("name", SAMPLES)
 @examples(0.4)
 @given(data=st.data())
-def test_what_was_cut_off_gives_a_part_of_its_records_and_nothing_else(tmp_path_factory, name, data):
+def test_a_truncated_file_yields_a_prefix_of_its_records(tmp_path_factory, name, data):
     path = tmp_path_factory.getbasetemp() / "cut"
     sample = SAMPLES[name]
     whole = [(record.name, record.trace_id, record.span_id) for record in read(path, sample)]
@@ -91,7 +91,7 @@ def test_what_was_cut_off_gives_a_part_of_its_records_and_nothing_else(tmp_path_
 @pytest.mark.parametrize("name", SAMPLES)
 @examples(0.4)
 @given(data=st.data())
-def test_no_damage_is_worse_than_a_loss_or_an_error_that_names_the_file(tmp_path_factory, name, data):
+def test_a_damaged_file_causes_only_losses_or_an_error_that_names_the_file(tmp_path_factory, name, data):
     sample = SAMPLES[name]
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(sample)))
@@ -101,12 +101,12 @@ def test_no_damage_is_worse_than_a_loss_or_an_error_that_names_the_file(tmp_path
 
 
 @given(st.binary(max_size=200))
-def test_noise_is_never_more_than_an_error(tmp_path_factory, noise):
+def test_random_bytes_cause_only_a_trace_file_error(tmp_path_factory, noise):
     read(tmp_path_factory.getbasetemp() / "noise", noise)
 
 
 @given(st.sampled_from(DOCUMENTS), st.data())
-def test_documents_with_anything_in_any_place_are_read_or_refused(sample, data):
+def test_a_document_with_arbitrary_values_in_any_place_is_decoded_or_refused(sample, data):
     made = json.loads(json.dumps(sample))
     for _ in range(data.draw(st.integers(1, 3))):
         part, key = data.draw(st.sampled_from(list(places(made))))
@@ -119,7 +119,7 @@ def test_documents_with_anything_in_any_place_are_read_or_refused(sample, data):
 
 
 def places(part):
-    """Every place in a document where a value stands."""
+    """Every container and key in a document at which a value is stored."""
     keys = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
     for key in keys:
         yield part, key

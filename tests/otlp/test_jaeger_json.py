@@ -1,4 +1,4 @@
-"""Spans out of Jaeger's trace JSON."""
+"""Spans decoded from the Jaeger trace JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tag(key, value, kind="string"):
     return {"key": key, "type": kind, "value": value}
 
 
-def test_a_span_comes_out_as_it_was_before_jaeger_had_it():
+def test_a_span_from_jaeger_json_equals_the_span_before_its_export_to_jaeger():
     span = one(
         ("otel.scope.name", "shop.tracer"),
         ("otel.scope.version", "1.2"),
@@ -71,7 +71,7 @@ def test_a_span_comes_out_as_it_was_before_jaeger_had_it():
     )
 
 
-def test_an_answer_of_the_api_gives_its_runs():
+def test_an_api_response_yields_its_runs():
     (run,) = load_runs(FIXTURES / "jaeger.json")
     assert run.tools_used == ("search_hotels", "book_hotel")
     assert run.tool_calls[1].arguments == {"hotel": "Ritz", "nights": 2}
@@ -97,7 +97,7 @@ def test_an_answer_of_the_api_gives_its_runs():
         pytest.param("5s", "duration", "5s", id="a type from the future"),
     ],
 )
-def test_a_tag_becomes_the_plain_value_it_stands_for(value, kind, read):
+def test_a_tag_is_decoded_to_a_value_of_its_declared_type(value, kind, read):
     attribute = one(("key", value, kind)).attributes["key"]
     assert attribute == read
     assert type(attribute) is type(read)
@@ -119,17 +119,17 @@ def test_a_tag_becomes_the_plain_value_it_stands_for(value, kind, read):
         pytest.param([("error", True, "bool"), ("otel.status_code", "OK")], "error", {}, id="the mark comes first"),
     ],
 )
-def test_the_status_is_put_back_together_from_tags(tags, status, left):
+def test_the_span_status_is_restored_from_tags(tags, status, left):
     span = one(*tags)
     assert (span.status, span.attributes) == (status, left)
 
 
-def test_scopes_may_go_by_the_name_they_had_before_2022():
+def test_the_otel_library_tags_of_before_2022_name_the_scope():
     span = one(("otel.library.name", "old"), ("otel.library.version", "1"))
     assert (span.scope, span.attributes) == ("old", {})
 
 
-def test_tags_of_jaegers_own_and_of_the_protocol_are_no_attributes():
+def test_tags_of_jaeger_and_of_the_protocol_are_not_attributes():
     span = one(
         ("internal.span.format", "otlp"), ("w3c.tracestate", "a=b"), ("otel.dropped_attributes_count", 3, "int64")
     )
@@ -147,16 +147,16 @@ def test_tags_of_jaegers_own_and_of_the_protocol_are_no_attributes():
         pytest.param([("CHILD_OF", "abc", "0")], None, id="zero"),
     ],
 )
-def test_the_parent_is_the_span_that_it_is_a_child_of(references, parent):
+def test_the_parent_is_the_span_of_the_child_of_reference(references, parent):
     written = references and [dict(zip(("refType", "traceID", "spanID"), each, strict=True)) for each in references]
     assert one(references=written).parent_id == (parent and parent.zfill(16))
 
 
-def test_the_first_versions_wrote_the_parent_without_a_reference():
+def test_parentspanid_of_the_first_versions_gives_the_parent():
     assert one(parentSpanID="2").parent_id == "0" * 15 + "2"
 
 
-def test_a_span_may_bring_its_process_along_and_leave_the_trace_id_to_the_trace():
+def test_a_span_may_contain_its_process_and_take_the_trace_id_from_its_trace():
     made = trace(process={"serviceName": "own", "tags": [tag("host.name", "h")]})
     del made["spans"][0]["traceID"]
     (span,) = decode_traces(made).spans
@@ -164,12 +164,12 @@ def test_a_span_may_bring_its_process_along_and_leave_the_trace_id_to_the_trace(
     assert span.trace_id.endswith("abc")
 
 
-def test_events_of_older_collectors_have_their_name_as_a_message():
+def test_a_message_field_names_the_event_of_an_older_collector():
     (event,) = one(logs=[{"timestamp": 1, "fields": [tag("message", "exception")]}]).events
     assert event == SpanEvent("exception", {}, 1000)
 
 
-def test_a_process_without_a_name_is_no_service():
+def test_the_placeholder_for_a_missing_service_name_is_not_a_service():
     made = trace(processID="p1")
     made["processes"]["p1"]["serviceName"] = "OTLPResourceNoServiceName"
     assert decode_traces(made).spans[0].service is None
@@ -191,7 +191,7 @@ def test_a_process_without_a_name_is_no_service():
         pytest.param({"references": [{"traceID": "?"}]}, "traceID is not hexadecimal", id="a broken reference"),
     ],
 )
-def test_a_span_with_a_wrong_field_is_rejected_alone_with_the_reason(fields, reason):
+def test_a_span_with_an_invalid_field_is_rejected_alone_with_the_reason(fields, reason):
     made = trace()
     made["spans"].insert(0, {**made["spans"][0], **fields})
     decoded = decode_traces(made)
@@ -215,11 +215,11 @@ def test_a_span_with_a_wrong_field_is_rejected_alone_with_the_reason(fields, rea
         pytest.param({"traceID": "1", "spans": 3}, False, id="a number of spans"),
     ],
 )
-def test_jaegers_documents_are_known_from_their_shape(document, known):
+def test_jaeger_documents_are_recognized_by_their_structure(document, known):
     assert (is_api_response(document) or is_trace_document(document)) is known
 
 
-def test_a_trace_whose_processes_are_no_objects_is_refused():
+def test_a_trace_whose_processes_are_not_objects_is_refused():
     with pytest.raises(DecodeError, match="p1 is not a JSON object"):
         decode_traces({**trace(), "processes": {"p1": "shop"}})
 
@@ -227,7 +227,7 @@ def test_a_trace_whose_processes_are_no_objects_is_refused():
 @pytest.mark.parametrize(
     "cut", ['"2000000000000003"', '"processes"'], ids=["in the second span", "before the processes"]
 )
-def test_of_an_answer_that_was_cut_off_the_whole_spans_are_read(tmp_path, cut):
+def test_a_truncated_api_response_yields_its_complete_spans(tmp_path, cut):
     text = (FIXTURES / "jaeger.json").read_text()
     (tmp_path / "cut.json").write_text(text[: text.index(cut)])
     losses = []
@@ -236,7 +236,7 @@ def test_of_an_answer_that_was_cut_off_the_whole_spans_are_read(tmp_path, cut):
     assert [loss.what for loss in losses] == ["the JSON that begins here is cut off"]
 
 
-def test_traces_one_a_line_are_read_even_where_one_is_half(tmp_path):
+def test_jaeger_traces_in_json_lines_are_read_even_if_one_line_is_truncated(tmp_path):
     lines = [json.dumps(trace(operationName=name)) for name in ("a", "b", "c")]
     (tmp_path / "traces.jsonl").write_text(lines[0] + "\n" + lines[1][:80] + "\n" + lines[2] + "\n")
     losses = []

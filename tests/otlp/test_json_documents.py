@@ -1,4 +1,4 @@
-"""JSON documents of every kind, known from their shape."""
+"""JSON documents of every kind, recognized by their structure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SPANS = json_documents.decode_document(document(MADE)).records
         pytest.param({"resourceSpans": tempo(MADE)["batches"]}, id="OTLP as plain proto3 JSON"),
     ],
 )
-def test_otlp_is_found_under_every_head(written):
+def test_otlp_json_is_recognized_under_every_top_level_key(written):
     assert json_documents.is_complete_document(written)
     assert json_documents.decode_document(written).records == SPANS
     assert len(SPANS) == 2
 
 
-def test_jaegers_own_documents_are_read_but_one_trace_may_be_a_part_of_another():
+def test_jaeger_responses_and_traces_are_decoded_but_only_a_response_is_a_complete_document():
     answer = jaeger(MADE)
     (trace,) = answer["data"]
     for written in (answer, trace):
@@ -52,13 +52,13 @@ def test_jaegers_own_documents_are_read_but_one_trace_may_be_a_part_of_another()
     assert not json_documents.is_complete_document(trace)
 
 
-def test_one_document_may_hold_spans_and_logs():
+def test_a_document_may_contain_spans_and_logs():
     both = {**document(logs_request("asked")), **document(MADE)}
     assert [record.name for record in json_documents.decode_document(both).records] == ["a1", "a2", "asked"]
 
 
 @pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])
-def test_ids_in_base64_are_the_bytes_they_stand_for(alphabet):
+def test_base64_ids_are_decoded_to_the_bytes_they_encode(alphabet):
     made = request("work")
     (span,) = spans_of(made)
     span.trace_id, span.span_id, span.parent_span_id = b"\xfb\xff" * 8, b"\xfb\xff" * 4, b"\xfb\xfe" * 4
@@ -71,7 +71,7 @@ def test_ids_in_base64_are_the_bytes_they_stand_for(alphabet):
 
 
 @pytest.mark.parametrize("wrong", ["W47/95gDgQPSabYzgT/G", "W47/95gDgQPSabYzgT/GDA", "?" * 22 + "==", "abc"])
-def test_ids_in_neither_notation_reject_their_span(wrong):
+def test_a_span_whose_id_is_neither_hexadecimal_nor_base64_is_rejected(wrong):
     made = tempo(MADE)
     made["batches"][0]["scopeSpans"][0]["spans"][0]["traceId"] = wrong
     batch = json_documents.decode_document(made)
@@ -79,7 +79,7 @@ def test_ids_in_neither_notation_reject_their_span(wrong):
     assert batch.rejected == 1
 
 
-def test_logs_may_have_ids_in_base64_too():
+def test_base64_ids_of_logs_are_decoded():
     log = {"traceId": base64.b64encode(b"\x01" * 16).decode(), "timeUnixNano": START}
     batch = json_documents.decode_document({"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]})
     assert batch.records[0].trace_id == "01" * 16
@@ -90,7 +90,7 @@ def test_logs_may_have_ids_in_base64_too():
     [{}, {"resourceSpans": []}, {"resourceMetrics": [{"scopeMetrics": []}]}, {"batches": []}],
     ids=str,
 )
-def test_what_is_known_and_holds_nothing_is_no_error(written):
+def test_a_recognized_document_without_records_is_not_an_error(written):
     assert json_documents.decode_document(written).records == []
 
 
@@ -111,11 +111,11 @@ def test_what_is_known_and_holds_nothing_is_no_error(written):
     ],
     ids=str,
 )
-def test_other_documents_are_told_from_ours(other):
+def test_documents_of_other_kinds_are_not_recognized(other):
     assert json_documents.decode_document(other) is None
     assert not json_documents.is_complete_document(other)
 
 
-def test_a_document_that_begins_like_ours_and_goes_on_differently_is_refused():
+def test_a_recognized_document_with_an_invalid_structure_is_refused():
     with pytest.raises(DecodeError, match="scopeSpans is not a list"):
         json_documents.decode_document({"batches": [{"scopeSpans": "x"}]})

@@ -1,4 +1,4 @@
-"""Log records out of OTLP, in protobuf and in JSON."""
+"""Log records decoded from OTLP, in protobuf and in JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from otlp.strategies import logs_requests
 
 @pytest.fixture(params=["protobuf", "JSON"])
 def decode(request):
-    """Decodes a request from one of both wire formats."""
+    """Decodes a request from one of the two wire formats."""
     if request.param == "protobuf":
         return lambda made: otlp_protobuf.decode_logs(made.SerializeToString())
     return lambda made: otlp_json.decode_logs(document(made))
@@ -35,7 +35,7 @@ def one(decode, **fields):
     return batch.records[0]
 
 
-def test_a_log_record_comes_out_as_it_was_written(decode):
+def test_a_decoded_log_record_equals_the_encoded_one(decode):
     made = logs_request("gen_ai.user.message")
     log = made.resource_logs[0].scope_logs[0].log_records[0]
     log.body.CopyFrom(any_value({"content": "Hello", "parts": [1, None]}))
@@ -55,7 +55,7 @@ def test_a_log_record_comes_out_as_it_was_written(decode):
 
 
 @given(logs_requests())
-def test_a_request_decodes_to_equal_records_from_json_and_from_protobuf(made):
+def test_json_and_protobuf_decode_to_equal_log_records(made):
     from_json = otlp_json.decode_logs(json.loads(json.dumps(document(made))))
     from_protobuf = otlp_protobuf.decode_logs(made.SerializeToString())
     assert from_json.records == from_protobuf.records
@@ -72,17 +72,17 @@ def test_a_request_decodes_to_equal_records_from_json_and_from_protobuf(made):
         pytest.param("", {"event.name": 5}, "", id="an attribute that is no text"),
     ],
 )
-def test_the_name_of_an_event_is_its_field_or_else_its_attribute(decode, field, attributes, name):
+def test_the_event_name_comes_from_the_field_or_else_from_the_attribute(decode, field, attributes, name):
     assert one(decode, event_name=field, attributes=attributes).name == name
 
 
 @pytest.mark.parametrize("no_ids", [(b"", b""), (bytes(16), bytes(8))], ids=["absent", "zeros"])
-def test_a_log_outside_any_trace_has_no_ids(decode, no_ids):
+def test_a_log_record_outside_a_trace_has_no_ids(decode, no_ids):
     record = one(decode, trace_id=no_ids[0], span_id=no_ids[1])
     assert (record.trace_id, record.span_id) == (None, None)
 
 
-def test_a_log_of_a_trace_may_belong_to_no_span(decode):
+def test_a_log_record_of_a_trace_may_have_no_span_id(decode):
     record = one(decode, span_id=b"")
     assert (record.trace_id, record.span_id) == (TRACE_ID.hex(), None)
 
@@ -92,7 +92,7 @@ def test_a_log_of_a_trace_may_belong_to_no_span(decode):
     [(START, START + 9, START), (0, START + 9, START + 9), (0, 0, None)],
     ids=["known", "only observed", "unknown"],
 )
-def test_a_log_is_as_old_as_its_event_or_else_its_observation(decode, happened, observed, time):
+def test_the_time_of_a_log_record_is_its_event_time_or_else_its_observed_time(decode, happened, observed, time):
     assert one(decode, time_unix_nano=happened, observed_time_unix_nano=observed).time_ns == time
 
 
@@ -113,7 +113,7 @@ def test_a_record_with_an_invalid_id_is_rejected_alone(decode, field, value, rea
     assert reason in batch.reason
 
 
-def test_a_record_with_broken_text_is_rejected_alone():
+def test_a_record_with_text_that_is_not_utf_8_is_rejected_alone():
     data = logs_request("good", "badly broken", "fine").SerializeToString().replace(b"badly", b"bad\xff\xfe")
     batch = otlp_protobuf.decode_logs(data)
     assert [record.name for record in batch.records] == ["good", "fine"]
@@ -128,11 +128,11 @@ def test_a_record_with_a_value_of_the_wrong_type_is_rejected_alone():
     assert "timeUnixNano is not a whole number" in batch.reason
 
 
-def test_no_records_are_no_error(decode):
+def test_an_empty_request_is_not_an_error(decode):
     assert decode(ExportLogsServiceRequest()).records == []
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 50, b"\x7a\x02hi", b"\x0a\x05hello"], ids=["noise", "unknown", "text"])
-def test_bytes_that_are_something_else_are_refused(data):
+def test_bytes_that_are_not_a_logs_request_are_refused(data):
     with pytest.raises(DecodeError):
         otlp_protobuf.decode_logs(data)

@@ -1,4 +1,4 @@
-"""Spans out of OTLP/JSON: the same as out of protobuf."""
+"""Spans decoded from OTLP/JSON: equal to the spans from protobuf."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from otlp.strategies import requests
 
 
 @given(requests(), st.booleans())
-def test_a_request_decodes_to_equal_spans_from_json_and_from_protobuf(made, enum_names):
+def test_json_and_protobuf_decode_to_equal_spans(made, enum_names):
     text = json.dumps(document(made, enum_names=enum_names))
     from_json = decode_traces(parse_json(text)[0])
     from_protobuf = otlp_protobuf.decode_traces(made.SerializeToString())
@@ -28,7 +28,7 @@ def test_a_request_decodes_to_equal_spans_from_json_and_from_protobuf(made, enum
 
 
 @given(requests())
-def test_snake_case_names_are_fields_that_otlp_does_not_know(made):
+def test_snake_case_field_names_are_ignored_as_unknown_fields(made):
     assert decode_traces(MessageToDict(made, preserving_proto_field_name=True)).spans == []
 
 
@@ -44,28 +44,28 @@ def written(**fields):
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
-def test_spans_are_read_by_the_names_that_scopes_had_before_2022():
+def test_instrumentationlibrary_names_the_scope_as_before_2022():
     made = written()["resourceSpans"][0]["scopeSpans"]
     made[0]["instrumentationLibrary"] = {"name": "shop.tracer"}
     (span,) = decode_traces({"resourceSpans": [{"instrumentationLibrarySpans": made}]}).spans
     assert span.scope == "shop.tracer"
 
 
-def test_ids_may_be_written_in_capitals():
+def test_uppercase_ids_are_decoded_to_lowercase():
     span = one(traceId="5B8EFFF798038103D269B633813FC60C", spanId="EEE19B7EC3C1B174", parentSpanId="EEE19B7EC3C1B173")
     assert span.trace_id == "5b8efff798038103d269b633813fc60c"
     assert (span.span_id, span.parent_id) == ("eee19b7ec3c1b174", "eee19b7ec3c1b173")
 
 
 @pytest.mark.parametrize("start", [START + 1, str(START + 1)])
-def test_integers_are_exact_written_as_text_or_as_numbers(start):
+def test_integers_are_exact_in_text_and_in_numbers(start):
     value = 9007199254740993 if isinstance(start, int) else "9007199254740993"
     span = one(startTimeUnixNano=start, attributes=[{"key": "n", "value": {"intValue": value}}])
     assert span.start_ns == START + 1
     assert span.attributes == {"n": 9007199254740993}
 
 
-def test_unknown_fields_and_nulls_are_passed_over_everywhere():
+def test_unknown_fields_and_nulls_are_ignored_at_every_level():
     decoded = decode_traces(
         {
             "new": 1,
@@ -117,11 +117,11 @@ def test_unknown_fields_and_nulls_are_passed_over_everywhere():
         pytest.param({"kvlistValue": {"values": [{"key": "a", "value": {"boolValue": True}}]}}, {"a": True}, id="kv"),
     ],
 )
-def test_a_value_is_read_as_it_is_meant(value, read):
+def test_an_attribute_value_is_decoded_to_its_plain_value(value, read):
     assert one(attributes=[{"key": "key", "value": value}]).attributes == {"key": read}
 
 
-def test_not_a_number_is_a_float():
+def test_nan_is_decoded_to_a_float():
     assert math.isnan(one(attributes=[{"key": "x", "value": {"doubleValue": "NaN"}}]).attributes["x"])
 
 
@@ -135,7 +135,7 @@ def test_not_a_number_is_a_float():
         pytest.param({"status": {"code": 9}, "kind": 9}, "unset", 9, id="unknown numbers"),
     ],
 )
-def test_enums_are_numbers_or_names(fields, status, kind):
+def test_enums_are_accepted_as_numbers_or_names(fields, status, kind):
     span = one(**fields)
     assert (span.status, span.kind) == (status, kind)
 
@@ -158,7 +158,7 @@ def test_enums_are_numbers_or_names(fields, status, kind):
         pytest.param({"attributes": ["key"]}, "attributes is not a list of JSON objects", id="attribute is a word"),
     ],
 )
-def test_a_span_with_a_wrong_field_is_rejected_with_the_reason(fields, reason):
+def test_a_span_with_an_invalid_field_is_rejected_with_the_reason(fields, reason):
     decoded = decode_traces(written(**fields))
     assert (decoded.spans, decoded.rejected) == ([], 1)
     assert reason in decoded.reason
@@ -183,7 +183,7 @@ def test_a_value_of_the_wrong_type_rejects_its_span(value):
     assert decode_traces(written(attributes=[{"key": "key", "value": value}])).rejected == 1
 
 
-def test_the_good_spans_beside_a_rejected_one_stay():
+def test_valid_spans_beside_a_rejected_span_are_kept():
     made = document(request("one", "two", "three"))
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["spanId"] = "?"
     decoded = decode_traces(made)
@@ -203,18 +203,18 @@ def test_the_good_spans_beside_a_rejected_one_stay():
         pytest.param({"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}, id="span is a number"),
     ],
 )
-def test_a_document_of_another_outline_is_refused(made):
+def test_a_document_with_an_invalid_structure_is_refused(made):
     with pytest.raises(DecodeError):
         decode_traces(made)
 
 
 @pytest.mark.parametrize("made", [{}, {"resourceSpans": []}, {"resourceSpans": None}, {"resourceSpans": [{}]}], ids=str)
-def test_a_request_without_spans_is_fine(made):
+def test_a_request_without_spans_is_not_an_error(made):
     assert decode_traces(made).spans == []
 
 
 @pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
-def test_a_value_nested_three_thousand_deep_rejects_its_span_only(kind):
+def test_a_value_nested_3000_levels_deep_rejects_only_its_span(kind):
     value = {"stringValue": "deep"}
     for _ in range(3000):
         value = {kind: {"values": [value if kind == "arrayValue" else {"key": "k", "value": value}]}}
@@ -224,7 +224,7 @@ def test_a_value_nested_three_thousand_deep_rejects_its_span_only(kind):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[" + "9" * 5000 + "]", "{"], ids=len)
-def test_hostile_text_is_a_value_error_and_nothing_worse(text):
+def test_hostile_text_raises_only_valueerror(text):
     with pytest.raises(ValueError, match=r"nested too deeply|digits|Expecting"):
         parse_json(text)
 
@@ -239,7 +239,7 @@ def test_hostile_text_is_a_value_error_and_nothing_worse(text):
         pytest.param(r'"\\\ud83d"', "\\\ufffd", id="a backslash before half a pair"),
     ],
 )
-def test_half_a_surrogate_pair_is_replaced_so_that_the_text_can_be_sent_on(text, value):
+def test_a_lone_surrogate_in_any_json_text_is_replaced_so_that_the_text_can_be_encoded(text, value):
     parsed, end = parse_json("  " + text, 2)
     assert parsed == value
     assert end == 2 + len(text)
@@ -247,7 +247,7 @@ def test_half_a_surrogate_pair_is_replaced_so_that_the_text_can_be_sent_on(text,
 
 
 def plain_attributes(parent):
-    """What `decode_attributes` returns, without its shortcut for text."""
+    """What `decode_attributes` returns, computed without its fast path for text."""
     return {
         otlp_json.text_field(pair, "key"): otlp_json._decode_value(otlp_json.object_field(pair, "value"), 0)
         for pair in otlp_json.objects_field(parent, "attributes")
@@ -267,7 +267,7 @@ pairs = st.fixed_dictionaries(
 
 
 @given(st.lists(pairs | st.none(), max_size=4) | any_json)
-def test_attributes_and_their_errors_are_those_of_the_plain_decoder(written_pairs):
+def test_decode_attributes_returns_or_raises_what_the_plain_decoder_does(written_pairs):
     def outcome(decode):
         try:
             return decode({"attributes": written_pairs})
@@ -280,7 +280,7 @@ def test_attributes_and_their_errors_are_those_of_the_plain_decoder(written_pair
 @pytest.mark.parametrize(
     "escaped", [r"\ud83d\ude00", r"\uD83D\uDE00", r"\ud83d", r"\uD83D", r"\\ud83d", r"\ude00\ud83d"]
 )
-def test_a_lone_surrogate_is_replaced_and_a_pair_is_kept(escaped):
+def test_a_lone_surrogate_is_replaced_and_a_surrogate_pair_is_kept(escaped):
     value, end = parse_json(f'{{"a": "{escaped}"}}')
     assert end == len(f'{{"a": "{escaped}"}}')
     assert value["a"] == json.loads(f'"{escaped}"').encode("utf-16", "surrogatepass").decode("utf-16", "replace")

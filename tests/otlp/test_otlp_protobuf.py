@@ -1,4 +1,4 @@
-"""Spans out of OTLP protobuf."""
+"""Spans decoded from OTLP protobuf."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from goldspan.otlp.wire_format import complete_prefix
 from otlp.payloads import START, TRACE_ID, add, request, spans_of
 
 
-def test_a_span_as_the_standard_exporter_encodes_it_comes_out_as_it_was_made():
+def test_a_decoded_span_equals_the_span_that_the_standard_exporter_encoded():
     memory = InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "shop"}))
     provider.add_span_processor(SimpleSpanProcessor(memory))
@@ -79,7 +79,7 @@ def test_a_span_as_the_standard_exporter_encodes_it_comes_out_as_it_was_made():
         pytest.param([{"a": [1, ""]}, None], [{"a": [1, ""]}, None], id="nested"),
     ],
 )
-def test_an_attribute_becomes_the_plain_value_it_stands_for(written, read):
+def test_an_attribute_value_is_decoded_to_its_plain_value(written, read):
     made = request("work")
     add(spans_of(made)[0], {"key": written})
     value = decode_traces(made.SerializeToString()).spans[0].attributes["key"]
@@ -87,14 +87,14 @@ def test_an_attribute_becomes_the_plain_value_it_stands_for(written, read):
     assert type(value) is type(read)
 
 
-def test_of_a_key_that_occurs_twice_the_last_value_counts():
+def test_the_last_value_of_a_repeated_attribute_key_is_kept():
     made = request("work")
     add(spans_of(made)[0], {"key": "first"})
     add(spans_of(made)[0], {"key": "second"})
     assert decode_traces(made.SerializeToString()).spans[0].attributes == {"key": "second"}
 
 
-def test_times_and_parents_of_zeros_are_not_known():
+def test_zero_times_and_a_zero_parent_id_are_decoded_to_none():
     made = request("work")
     span = spans_of(made)[0]
     span.start_time_unix_nano = span.end_time_unix_nano = 0
@@ -103,19 +103,19 @@ def test_times_and_parents_of_zeros_are_not_known():
     assert (record.start_ns, record.end_ns, record.parent_id) == (None, None, None)
 
 
-def test_the_spans_of_a_process_share_its_resource():
+def test_spans_of_one_process_share_one_resource_object():
     first, second = decode_traces(request("one", "two").SerializeToString()).spans
     assert first.resource == {"service.name": "shop"}
     assert first.resource is second.resource
 
 
-def test_what_the_sdk_dropped_is_known():
+def test_the_dropped_attributes_count_is_decoded():
     made = request("work")
     spans_of(made)[0].dropped_attributes_count = 7
     assert decode_traces(made.SerializeToString()).spans[0].dropped_attributes == 7
 
 
-def test_a_status_from_the_future_counts_as_unset():
+def test_an_unknown_status_code_is_decoded_to_unset():
     made = request("work")
     spans_of(made)[0].status.code = 9
     assert decode_traces(made.SerializeToString()).spans[0].status == "unset"
@@ -142,7 +142,7 @@ def test_a_span_with_an_invalid_id_is_rejected_and_counted_alone(field, value, r
     assert reason in decoded.reason
 
 
-def test_no_bytes_are_no_spans():
+def test_empty_data_yields_no_spans():
     assert decode_traces(b"").spans == []
 
 
@@ -154,7 +154,7 @@ def test_no_bytes_are_no_spans():
         pytest.param(b"\x7a\x02hi", id="a message whose fields are all unknown"),
     ],
 )
-def test_bytes_that_are_something_else_are_refused(data):
+def test_bytes_that_are_not_a_trace_request_are_refused(data):
     with pytest.raises(DecodeError):
         decode_traces(data)
 
@@ -179,13 +179,13 @@ def test_a_span_with_text_that_is_not_utf_8_is_rejected_alone(broken, whole):
     assert "UTF-8" in decoded.reason
 
 
-def test_a_request_of_which_no_span_can_be_read_is_refused():
+def test_a_request_without_a_readable_span_is_refused():
     data = request("work").SerializeToString().replace(b"work", b"w\xffrk")
     with pytest.raises(DecodeError):
         decode_traces(data)
 
 
-def test_a_value_nested_deeper_than_protobuf_allows_is_not_known_and_costs_nothing_else():
+def test_a_value_nested_deeper_than_protobuf_allows_is_none_and_costs_no_other_attribute():
     value = b""
     for _ in range(3000):
         value = field(0x2A, field(0x0A, value))  # AnyValue.array_value, ArrayValue.values
@@ -196,7 +196,7 @@ def test_a_value_nested_deeper_than_protobuf_allows_is_not_known_and_costs_nothi
     assert record.attributes == {"deep": None, "flat": "text"}
 
 
-def test_which_attributes_a_span_has_is_known_without_reading_them():
+def test_attribute_names_includes_the_attributes_of_a_span():
     made = request("work")
     add(spans_of(made)[0], {"gen_ai.tool.name": "search", "city": "Paris"})
     (decoded,) = decode_traces(made.SerializeToString()).spans
@@ -204,7 +204,7 @@ def test_which_attributes_a_span_has_is_known_without_reading_them():
         assert record.attribute_names() >= {"city"}
 
 
-def test_some_attributes_can_be_asked_for_at_once():
+def test_decode_attributes_returns_the_requested_attributes():
     made = request("work")
     add(spans_of(made)[0], {"gen_ai.tool.name": "search", "city": "Paris"})
     (decoded,) = decode_traces(made.SerializeToString()).spans
@@ -221,7 +221,7 @@ def test_some_attributes_can_be_asked_for_at_once():
         pytest.param(replace, id="replace"),
     ],
 )
-def test_a_decoded_span_is_like_any_other(copied):
+def test_a_decoded_span_behaves_like_any_other_span_record(copied):
     (span,) = decode_traces(busy_request().SerializeToString()).spans
     again = copied(span)
     assert again == span
@@ -232,14 +232,14 @@ def test_a_decoded_span_is_like_any_other(copied):
         _ = span.colour
 
 
-def test_a_pickled_span_holds_nothing_of_the_request_it_came_in():
+def test_a_pickled_span_keeps_no_reference_to_its_request():
     (span,) = decode_traces(busy_request().SerializeToString()).spans
     again = pickle.loads(pickle.dumps(span))
     assert type(again) is SpanRecord
     assert {type(again.attributes), type(again.resource), type(again.events[0].attributes)} == {dict}
 
 
-def test_a_span_that_many_threads_read_at_once_says_the_same_to_all():
+def test_a_span_read_concurrently_by_many_threads_gives_every_thread_the_same_values():
     data = busy_request().SerializeToString()
     expected = repr(decode_traces(data).spans)
     with ThreadPoolExecutor(8) as threads:
@@ -267,7 +267,7 @@ def field(tag: int, body: bytes) -> bytes:
 
 
 @given(st.data())
-def test_a_request_cut_off_anywhere_gives_its_whole_spans(data):
+def test_a_request_truncated_anywhere_yields_its_complete_spans(data):
     made = request(*(f"span {number} {'x' * number * 40}" for number in range(6)))
     whole = made.SerializeToString()
     everything = decode_traces(whole).spans
@@ -278,7 +278,7 @@ def test_a_request_cut_off_anywhere_gives_its_whole_spans(data):
 
 
 @given(st.binary(max_size=60))
-def test_noise_is_never_more_than_a_decoding_error(noise):
+def test_random_bytes_cause_only_a_decode_error(noise):
     for data in (noise, b"\x0a" + noise, b"\x0a\x20\x12" + noise):
         with suppress(DecodeError):
             assert decode_traces(data).spans == []

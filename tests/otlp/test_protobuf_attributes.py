@@ -1,4 +1,4 @@
-"""Attributes that are read off the wire when somebody asks for them are like any other mapping."""
+"""Attributes that are decoded on access behave like any other mapping."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def received(attributes: dict[str, Any]) -> Mapping[str, Any]:
 
 
 @given(st.dictionaries(st.text(max_size=8), values, max_size=6), st.text(max_size=8))
-def test_they_are_equal_to_the_dictionary_that_was_sent(sent, key):
+def test_lazy_attributes_equal_the_encoded_dictionary(sent, key):
     attributes = received(sent)
     assert isinstance(attributes, LazyAttributes)
     assert attributes == sent
@@ -40,7 +40,7 @@ def test_they_are_equal_to_the_dictionary_that_was_sent(sent, key):
     assert (key in attributes) == (key in sent)
 
 
-def test_asking_for_what_is_not_there_changes_nothing():
+def test_a_lookup_of_a_missing_key_changes_nothing():
     attributes = received({"key": 1})
     assert attributes.get("other") is None
     with pytest.raises(KeyError, match="other"):
@@ -48,7 +48,7 @@ def test_asking_for_what_is_not_there_changes_nothing():
     assert attributes == {"key": 1}
 
 
-def test_what_is_written_from_them_is_in_the_order_of_the_keys():
+def test_lazy_attributes_are_iterated_and_serialized_in_key_order():
     attributes = received({"b": [2], "c": None, "a": "text"})
     assert list(attributes.keys()) == ["a", "b", "c"]
     assert list(attributes.values()) == ["text", [2], None]
@@ -56,25 +56,25 @@ def test_what_is_written_from_them_is_in_the_order_of_the_keys():
     assert repr(attributes) == "{'a': 'text', 'b': [2], 'c': None}"
 
 
-def test_a_structured_value_is_read_once():
+def test_a_structured_value_is_decoded_once():
     attributes = received({"key": {"a": 1}})
     assert attributes["key"] is attributes["key"]
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 129, 130, 255, 256, 16_383, 16_384, 70_000])
-def test_text_of_any_length_is_read(length):
+def test_text_of_any_length_is_decoded(length):
     text = "é" + "x" * length
     assert decode_value(any_value(text).SerializeToString()) == text
 
 
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 300])
-def test_in_text_that_is_not_utf_8_only_the_offending_bytes_are_replaced(length):
+def test_only_the_invalid_bytes_of_text_that_is_not_utf_8_are_replaced(length):
     raw = any_value("?" + "x" * length).SerializeToString().replace(b"?", b"\xff")
     assert decode_value(raw) == "\ufffd" + "x" * length
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_an_error(noise):
+def test_decode_value_accepts_arbitrary_bytes_without_an_error(noise):
     for raw in (noise, b"\x0a" + noise, b"\x2a" + noise):
         decode_value(raw)
 
@@ -90,5 +90,5 @@ def test_no_bytes_are_an_error(noise):
         pytest.param(any_value(["?"]).SerializeToString().replace(b"?", b"\xff"), id="a list with damaged text"),
     ],
 )
-def test_a_value_that_cannot_be_read_is_not_known(raw):
+def test_a_value_that_cannot_be_decoded_is_none(raw):
     assert decode_value(raw) is None

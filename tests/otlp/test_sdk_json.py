@@ -1,8 +1,8 @@
-"""Spans and log records as OpenTelemetry's SDKs put themselves into JSON.
+"""Spans and log records in the JSON that the OpenTelemetry SDKs write.
 
-Python's are made here by the SDK. The fixtures `sdk-js*` are one request, written by the SDK in JavaScript: version 1
-and 2, each span as it is (without its processor, which refers to itself), as the console exporter would print it, and
-in fields that an exporter of one's own picks; and by its OTLP exporter.
+The Python SDK writes its JSON in these tests. The fixtures `sdk-js*` hold one request, written by the JavaScript SDK,
+versions 1 and 2: each span serialized whole (without its processor, which refers to itself), as the console exporter
+prints it, in fields that a custom exporter selects, and by its OTLP exporter.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ LOG = {"resource": {"attributes": {}}, "timestamp": START // 1000, "body": "text
 
 
 def one(document):
-    """The record of a document that is nothing but a record."""
+    """The record of a document that contains only one record."""
     assert sdk_json.is_sdk_record(document)
     batch = sdk_json.decode_record(document)
     assert batch.rejected == 0, batch.reason
@@ -83,7 +83,7 @@ def one(document):
 
 
 def booking(tracer):
-    """Serve a request: an agent that searches, and books in vain."""
+    """Trace a request in which an agent calls a search tool, then a booking tool that fails."""
 
     def span(name, start, end, parent=None, *, error="", **attributes):
         context = set_span_in_context(parent) if parent else None
@@ -116,7 +116,7 @@ def booking(tracer):
 
 
 def written_by_the_sdk(**options):
-    """What the console exporter wrote of two requests, and the same spans as OTLP's protobuf."""
+    """The output of the console exporter for two requests, and the same spans in OTLP protobuf."""
     out, memory = io.StringIO(), InMemorySpanExporter()
     provider = TracerProvider(resource=RESOURCE)
     for exporter in (ConsoleSpanExporter(out=out, **options), memory):
@@ -133,7 +133,7 @@ def written_by_the_sdk(**options):
         pytest.param({"formatter": lambda span: span.to_json(indent=None) + "\n"}, id="one a line"),
     ],
 )
-def test_what_pythons_console_exporter_writes_gives_the_runs_that_otlp_gives(tmp_path, options):
+def test_the_output_of_the_python_console_exporter_yields_the_same_runs_as_otlp(tmp_path, options):
     text, request = written_by_the_sdk(**options)
     (tmp_path / "console.txt").write_text(text, encoding="utf-8")
     (tmp_path / "request.pb").write_bytes(request)
@@ -143,7 +143,7 @@ def test_what_pythons_console_exporter_writes_gives_the_runs_that_otlp_gives(tmp
     assert runs[0].tool_calls[1].error == "no room left"
 
 
-def test_what_an_application_prints_between_its_spans_is_only_a_loss(tmp_path):
+def test_text_that_the_application_prints_between_spans_is_only_a_loss(tmp_path):
     spans, _ = written_by_the_sdk()
     (tmp_path / "console.txt").write_text(
         "Booking...\n" + spans.replace("\n}\n{", "\n}\nStill at it.\n{", 1) + "Done.\n"
@@ -160,7 +160,7 @@ microseconds = st.integers(1, 2**50).map(lambda count: count * 1000)
 
 @st.composite
 def sdk_spans(draw):
-    """Any span of Python's SDK whose times are whole microseconds, which is all that its JSON has room for."""
+    """Any span of the Python SDK with times in whole microseconds, the precision of its JSON."""
     trace_id = int.from_bytes(draw(trace_ids.filter(any)), "big")
     own, parent = (
         SpanContext(trace_id, int.from_bytes(draw(span_ids.filter(any)), "big"), is_remote=False) for _ in range(2)
@@ -183,7 +183,7 @@ def sdk_spans(draw):
 
 
 @given(sdk_spans())
-def test_a_span_of_pythons_sdk_is_the_same_in_json_and_in_protobuf_but_for_its_scope(span):
+def test_a_python_sdk_span_is_equal_in_json_and_in_protobuf_except_for_its_scope(span):
     (sent,) = otlp_protobuf.decode_traces(encode_spans([span]).SerializeToString()).spans
     sent.scope = ""
     assert one(json.loads(span.to_json())) == sent
@@ -199,15 +199,15 @@ def test_a_span_of_pythons_sdk_is_the_same_in_json_and_in_protobuf_but_for_its_s
         "sdk-js2-own.json",
     ],
 )
-def test_what_javascripts_sdk_puts_into_json_gives_what_otlp_gives(name):
+def test_javascript_sdk_json_yields_the_same_spans_and_runs_as_otlp(name):
     spans, sent = ([*read_records([FIXTURES / each])] for each in (name, "sdk-js2-otlp.json"))
-    for span in spans:  # version 1 tells of itself
+    for span in spans:  # version 1 records its own SDK attributes
         span.resource = {key: value for key, value in span.resource.items() if not key.startswith("telemetry.sdk")}
     assert spans == sent
     assert list(load_runs(FIXTURES / name)) == list(load_runs(FIXTURES / "sdk-js2-otlp.json"))
 
 
-def test_the_file_of_github_copilot_gives_its_run():
+def test_a_github_copilot_file_yields_its_run():
     losses = []
     (run,) = load_runs(FIXTURES / "copilot-file.jsonl", on_loss=losses.append)
     assert losses == []
@@ -233,7 +233,7 @@ def test_a_damaged_line_is_a_loss_and_the_lines_around_it_are_read(tmp_path):
     ]
 
 
-def test_a_span_keeps_all_that_a_record_has_room_for():
+def test_a_span_keeps_every_field_that_a_span_record_has():
     assert one(SPAN) == RECORD
 
 
@@ -271,7 +271,7 @@ def test_a_span_keeps_all_that_a_record_has_room_for():
         pytest.param({"context": {"user": "me"}}, {}, id="a context of the application's own"),
     ],
 )
-def test_what_is_written_differently_is_read_as_what_it_is(changes, fields):
+def test_variants_of_the_json_fields_are_decoded_to_the_same_record_fields(changes, fields):
     expected = {name: getattr(RECORD, name) for name in RECORD.__dataclass_fields__} | fields
     assert one(SPAN | changes) == SpanRecord(**expected)
 
@@ -296,14 +296,14 @@ def test_what_is_written_differently_is_read_as_what_it_is(changes, fields):
         pytest.param({"parentSpanContext": {"spanId": "?"}}, "spanId is not hexadecimal", id="parent is a word"),
     ],
 )
-def test_a_span_with_a_wrong_field_is_rejected_with_the_reason(changes, reason):
+def test_a_span_with_an_invalid_field_is_rejected_with_the_reason(changes, reason):
     batch = sdk_json.decode_record(SPAN | changes)
     assert (batch.records, batch.rejected) == ([], 1)
     assert reason in batch.reason
 
 
 @pytest.mark.parametrize("field", ["attributes", "body"])
-def test_values_nest_as_deep_as_in_otlp_and_no_deeper(field):
+def test_values_are_nested_at_most_as_deep_as_in_otlp(field):
     def nested(depth):
         value = {}
         for _ in range(depth):
@@ -314,7 +314,7 @@ def test_values_nest_as_deep_as_in_otlp_and_no_deeper(field):
     assert sdk_json.decode_record({**LOG, field: nested(100)}).reason == f"{field} is nested too deeply"
 
 
-def test_logs_of_pythons_console_exporter_are_read(tmp_path):
+def test_logs_of_the_python_console_exporter_are_decoded(tmp_path):
     with (tmp_path / "logs.json").open("w") as out:
         provider = LoggerProvider(resource=RESOURCE)
         provider.add_log_record_processor(SimpleLogRecordProcessor(ConsoleLogRecordExporter(out=out)))
@@ -341,7 +341,7 @@ def test_logs_of_pythons_console_exporter_are_read(tmp_path):
     assert told == LogRecord("", {}, "room booked", time_ns=START + 1000, resource=resource)
 
 
-def test_logs_of_javascripts_sdk_are_read_as_they_are_and_as_its_console_exporter_would_print_them():
+def test_javascript_sdk_logs_are_decoded_in_serialized_form_and_in_console_exporter_form():
     records = list(read_records([FIXTURES / "sdk-js2-logs.jsonl"]))
     asked = LogRecord(
         "gen_ai.user.message",
@@ -365,7 +365,7 @@ def test_logs_of_javascripts_sdk_are_read_as_they_are_and_as_its_console_exporte
     assert records[:2] == records[2:] == [asked, told]
 
 
-def test_metrics_of_pythons_console_exporter_are_passed_over(tmp_path):
+def test_metrics_of_the_python_console_exporter_are_ignored(tmp_path):
     with (tmp_path / "metrics.json").open("w") as out:
         reader = PeriodicExportingMetricReader(ConsoleMetricExporter(out=out))
         provider = MeterProvider([reader])
@@ -375,7 +375,7 @@ def test_metrics_of_pythons_console_exporter_are_passed_over(tmp_path):
     assert list(read_records([tmp_path / "metrics.json"])) == []
 
 
-def test_metrics_of_javascripts_sdk_are_passed_over():
+def test_metrics_of_the_javascript_sdk_are_ignored():
     assert json_documents.decode_document({"resource": {"attributes": {}}, "scopeMetrics": []}).records == []
 
 
@@ -392,11 +392,11 @@ def test_metrics_of_javascripts_sdk_are_passed_over():
         pytest.param({"": 1, "_": 2}, id="fields without a name"),
     ],
 )
-def test_other_documents_are_told_from_the_sdks(other):
+def test_documents_of_other_kinds_are_not_sdk_records(other):
     assert not sdk_json.is_sdk_record(other)
 
 
-def test_what_javascripts_console_exporter_prints_is_no_json_and_an_error(tmp_path):
+def test_the_output_of_the_javascript_console_exporter_is_not_json_and_raises(tmp_path):
     (tmp_path / "console.txt").write_text("{\n  traceId: '5b8efff798038103d269b633813fc60c',\n  kind: 0\n}\n")
     with pytest.raises(TraceFileError, match="not JSON: Expecting property name"):
         list(read_records([tmp_path / "console.txt"]))

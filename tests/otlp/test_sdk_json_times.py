@@ -1,4 +1,4 @@
-"""Times in every way in which SDKs write them into JSON."""
+"""Times in every notation that the SDKs write in JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOW = 1_795_186_056_475_100_200
         pytest.param("2026-11-20 14:47:36", 1_795_186_056_000_000_000, id="without a time zone"),
     ],
 )
-def test_a_time_is_read_in_every_way_it_is_written(written, read):
+def test_every_notation_of_a_time_is_decoded(written, read):
     assert time_field({"startTime": written}, "startTime") == read
 
 
@@ -48,18 +48,18 @@ def test_a_time_is_read_in_every_way_it_is_written(written, read):
     ],
     ids=lambda written: str(written)[:20],
 )
-def test_what_is_no_time_is_refused_with_the_name_of_its_field(written):
+def test_an_invalid_time_is_refused_with_the_name_of_its_field(written):
     with pytest.raises(DecodeError, match="endTime is neither"):
         time_field({"endTime": written}, "endTime")
 
 
 @given(st.integers(10**17, 2**63))
-def test_a_pair_is_exact(nanoseconds):
+def test_a_pair_of_seconds_and_nanoseconds_is_decoded_exactly(nanoseconds):
     assert time_field({"time": list(divmod(nanoseconds, 10**9))}, "time") == nanoseconds
 
 
 @given(st.integers(10**8, 10**10))
-def test_one_moment_is_the_same_as_text_and_in_every_unit(seconds):
+def test_text_and_numbers_in_every_unit_decode_to_the_same_time(seconds):
     text = datetime.fromtimestamp(seconds, timezone.utc).isoformat()
     written = [text, [seconds, 0], *(seconds * unit for unit in (1, 10**3, 10**6, 10**9))]
     assert {time_field({"time": each}, "time") for each in written} == {seconds * 10**9}
@@ -75,11 +75,11 @@ def test_one_moment_is_the_same_as_text_and_in_every_unit(seconds):
         pytest.param(2.5, "2026-11-20T14:47:36Z", None, id="a number whose unit nobody tells"),
     ],
 )
-def test_a_duration_has_the_unit_of_the_time_beside_it(written, beside, read):
+def test_a_duration_has_the_unit_of_its_start_time(written, beside, read):
     assert duration_field({"duration": written}, "duration", start_time=beside) == read
 
 
 @pytest.mark.parametrize("written", ["long", -1, [1], {}, True])
-def test_what_is_no_duration_is_refused(written):
+def test_an_invalid_duration_is_refused(written):
     with pytest.raises(DecodeError, match="duration is neither"):
         duration_field({"duration": written}, "duration", start_time=1795186056475)

@@ -1,4 +1,4 @@
-"""Spans and log records out of trace files: whatever was written, by whatever, however damaged."""
+"""Spans and log records read from trace files of every format, intact and damaged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def names(*paths, on_loss=None):
 
 @pytest.fixture
 def read(tmp_path):
-    """The names of the records in a file with these contents, and the places lost."""
+    """The names of the records in a file with these contents, and the places of its losses."""
 
     def read(data, name="anything"):
         path = tmp_path / name
@@ -71,7 +71,7 @@ def read(tmp_path):
         pytest.param(b"".join(map(zstandard.compress, LINES.splitlines(True))), id="zstd of several frames"),
     ],
 )
-def test_every_way_of_writing_requests_gives_the_same_spans(read, data):
+def test_every_format_of_a_trace_file_yields_the_same_spans(read, data):
     assert read(data) == (NAMES, [])
 
 
@@ -84,7 +84,7 @@ def test_a_request_over_many_lines_is_one_request(read):
     [b"", b"\n \r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0), b"{}", b'{"resourceSpans":[]}', b"[]", METRICS],
     ids=repr,
 )
-def test_a_file_without_spans_that_is_not_wrong_yields_nothing(read, data):
+def test_a_valid_file_without_spans_yields_no_records(read, data):
     assert read(data) == ([], [])
 
 
@@ -127,7 +127,7 @@ HALF = line(B)[:70] + b"\n"
         ),
     ],
 )
-def test_of_a_damaged_file_the_rest_is_read_and_the_place_reported(read, data, found, lost):
+def test_the_intact_part_of_a_damaged_file_is_read_and_the_place_of_the_loss_is_reported(read, data, found, lost):
     assert read(data) == (found.split(), lost)
 
 
@@ -136,7 +136,7 @@ def test_of_a_damaged_file_the_rest_is_read_and_the_place_reported(read, data, f
     [PRETTY, json.dumps(document(A)).encode(), json.dumps([document(A)], indent=4).encode()],
     ids=["pretty", "one line", "array"],
 )
-def test_of_a_single_request_that_was_cut_off_the_whole_spans_are_read(read, text):
+def test_a_truncated_request_yields_its_complete_spans(read, text):
     cut = text.index(b'"a2"')
     for size in range(cut, len(text) - 20, 7):
         found, lost = read(text[:size])
@@ -144,7 +144,7 @@ def test_of_a_single_request_that_was_cut_off_the_whole_spans_are_read(read, tex
         assert lost
 
 
-def test_a_rejected_span_is_a_loss_and_the_others_are_read(read):
+def test_a_rejected_span_is_a_loss_and_the_other_spans_are_read(read):
     damaged = request("good", "bad", "worse")
     for span in spans_of(damaged)[1:]:
         span.trace_id = b"short"
@@ -152,12 +152,12 @@ def test_a_rejected_span_is_a_loss_and_the_others_are_read(read):
     assert read(line(B) + line(damaged)) == (["b1", "good"], ["line 2"])
 
 
-def test_a_protobuf_file_that_was_cut_off_gives_its_whole_spans(read):
+def test_a_truncated_protobuf_file_yields_its_complete_spans(read):
     assert read(A.SerializeToString()[:-4]) == (["a1"], ["end of file"])
 
 
 def many(count):
-    """Lines that gzip cannot shrink much."""
+    """Lines that gzip compresses little."""
     noise = random.Random(1)
     return b"".join(line(request(noise.randbytes(90).hex(), trace=number)) for number in range(1, count + 1))
 
@@ -171,7 +171,7 @@ def many(count):
         pytest.param(lambda data: data[:100_000] + bytes(200) + data[100_200:], 500, id="damaged in the middle"),
     ],
 )
-def test_of_damaged_gzip_data_all_that_decodes_is_read(read, damage, least):
+def test_damaged_gzip_data_is_read_as_far_as_it_can_be_decompressed(read, damage, least):
     found, lost = read(damage(gzip.compress(many(2000))))
     assert len(found) >= least
     assert "end of file" in lost
@@ -184,24 +184,24 @@ def test_of_damaged_gzip_data_all_that_decodes_is_read(read, damage, least):
         pytest.param(lambda data: data + b"trailing", 2000, id="something behind it"),
     ],
 )
-def test_of_damaged_zstd_data_all_that_decodes_is_read(read, damage, least):
+def test_damaged_zstd_data_is_read_as_far_as_it_can_be_decompressed(read, damage, least):
     found, lost = read(damage(zstandard.compress(many(2000))))
     assert len(found) >= least
     assert "end of file" in lost
 
 
-def test_zstd_files_need_an_extra_and_the_error_says_which(read, monkeypatch):
+def test_a_zstd_file_without_the_zstd_extra_raises_an_error_that_names_the_extra(read, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'goldspan\[zstd\]'"):
         read(zstandard.compress(LINES))
 
 
-def test_lines_longer_than_any_buffer_are_read(read):
+def test_a_line_longer_than_any_buffer_is_read(read):
     assert read(line(A) + line(request("x" * 300_000)) + line(C))[0][2] == "x" * 300_000
 
 
 @given(st.binary(max_size=80), st.integers(1, len(LINES)))
-def test_noise_inside_costs_no_more_than_the_lines_it_touches(tmp_path_factory, noise, at):
+def test_noise_inside_a_file_costs_only_the_lines_that_it_touches(tmp_path_factory, noise, at):
     path = tmp_path_factory.mktemp("noise") / "traces.jsonl"
     path.write_bytes(LINES[:at] + noise + LINES[at:] + b"\n" + LINES)
     losses = []
@@ -222,7 +222,7 @@ def test_noise_inside_costs_no_more_than_the_lines_it_touches(tmp_path_factory, 
         pytest.param(bytes(100), "line 1", id="zeros"),
     ],
 )
-def test_a_file_that_holds_no_traces_is_an_error_that_names_file_and_place(read, tmp_path, data, place):
+def test_a_file_without_traces_raises_an_error_with_the_file_name_and_the_place(read, tmp_path, data, place):
     with pytest.raises(TraceFileError) as caught:
         read(data, "mine.jsonl")
     assert str(caught.value).startswith(f"{tmp_path / 'mine.jsonl'}: holds no traces")
@@ -230,7 +230,7 @@ def test_a_file_that_holds_no_traces_is_an_error_that_names_file_and_place(read,
     assert "\n" not in str(caught.value)
 
 
-def test_a_long_file_of_something_else_is_given_up_early(tmp_path):
+def test_a_long_file_of_another_kind_is_abandoned_early(tmp_path):
     (tmp_path / "app.log").write_bytes(b"2026-01-01 INFO hello\n" * 500 + LINES)
     losses = []
     with pytest.raises(TraceFileError, match="line 1: not JSON"):
@@ -238,23 +238,23 @@ def test_a_long_file_of_something_else_is_given_up_early(tmp_path):
     assert losses == []
 
 
-def test_spans_and_log_records_come_out_of_one_file_in_the_order_they_stand_in(read):
+def test_spans_and_log_records_keep_their_order_in_the_file(read):
     assert read(line(A) + line(logs_request("asked")) + METRICS + line(B)) == (["a1", "a2", "asked", "b1"], [])
 
 
-def test_metrics_in_protobuf_are_passed_over(read):
+def test_metrics_in_protobuf_are_ignored(read):
     assert read(metrics_request().SerializeToString()) == ([], [])
 
 
 @pytest.mark.parametrize("stem", ["structured-values", "mcp-js", "logs"])
-def test_real_exports_are_the_same_in_both_formats(stem):
+def test_recorded_exports_are_equal_in_json_and_protobuf(stem):
     suffix = "" if stem == "mcp-js" else ".gz"
     from_protobuf, from_json = (list(read_records([FIXTURES / f"{stem}.{kind}{suffix}"])) for kind in ("pb", "json"))
     assert from_protobuf == from_json
     assert len(from_protobuf) >= 4
 
 
-def test_structured_attributes_arrive_as_lists_and_dictionaries():
+def test_structured_attributes_are_decoded_to_lists_and_dictionaries():
     spans = list(read_records([FIXTURES / "structured-values.pb.gz"]))
     chat = next(span for span in spans if span.name == "chat gpt-4o-mini")
     assert chat.attributes["gen_ai.input.messages"][0]["role"] == "user"
@@ -262,14 +262,14 @@ def test_structured_attributes_arrive_as_lists_and_dictionaries():
 
 
 class TestFolders:
-    def test_all_trace_files_below_are_read_in_the_order_of_their_names(self, tmp_path):
+    def test_all_trace_files_below_a_folder_are_read_in_the_order_of_their_names(self, tmp_path):
         (tmp_path / "deep" / "er").mkdir(parents=True)
         (tmp_path / "b.pb.gz").write_bytes(gzip.compress(A.SerializeToString()))
         (tmp_path / "deep" / "er" / "traces.NDJSON").write_bytes(line(C))
         (tmp_path / "deep" / "b.json").write_bytes(line(B))
         assert names(tmp_path) == NAMES
 
-    def test_files_of_other_kinds_are_passed_over_in_silence(self, tmp_path):
+    def test_files_of_other_kinds_are_ignored_without_a_loss(self, tmp_path):
         (tmp_path / "traces.jsonl").write_bytes(LINES)
         (tmp_path / "notes.md").write_text("not a trace")
         (tmp_path / "folder.json").mkdir()
@@ -277,7 +277,7 @@ class TestFolders:
         assert names(tmp_path, on_loss=losses.append) == NAMES
         assert losses == []
 
-    def test_a_file_that_turns_out_to_be_something_else_is_only_a_loss(self, tmp_path):
+    def test_a_file_without_traces_in_a_folder_is_only_a_loss(self, tmp_path):
         (tmp_path / "package.json").write_text('{"name": "x"}')
         (tmp_path / "traces.jsonl").write_bytes(LINES)
         losses = []
@@ -286,30 +286,30 @@ class TestFolders:
         with pytest.warns(GoldspanWarning, match=r"package\.json, whole file: holds no traces"):
             assert names(tmp_path) == NAMES
 
-    def test_a_folder_in_which_no_file_holds_traces_is_an_error(self, tmp_path):
+    def test_a_folder_in_which_no_file_contains_traces_raises(self, tmp_path):
         (tmp_path / "package.json").write_text('{"name": "x"}')
         with pytest.raises(TraceFileError, match=r"no file in this folder holds traces; the first: .*package\.json"):
             names(tmp_path, on_loss=lambda loss: None)
 
-    def test_a_folder_without_trace_files_is_an_error_that_says_what_they_are_called(self, tmp_path):
+    def test_a_folder_without_trace_files_raises_an_error_that_lists_the_file_extensions(self, tmp_path):
         (tmp_path / "notes.md").write_text("not a trace")
         with pytest.raises(TraceFileError, match=r"no trace file in this folder; their names end in \.json, \.jsonl"):
             read_records([tmp_path])
 
 
-def test_several_paths_are_read_one_after_the_other(tmp_path):
+def test_several_paths_are_read_in_order(tmp_path):
     for name, made in (("1", C), ("2", A)):
         (tmp_path / name).write_bytes(line(made))
     assert names(tmp_path / "1", str(tmp_path / "2")) == ["c1", "a1", "a2"]
 
 
-def test_a_path_that_does_not_exist_is_an_error_before_anything_is_read(tmp_path):
+def test_a_missing_path_raises_before_any_file_is_read(tmp_path):
     (tmp_path / "traces.jsonl").write_bytes(LINES)
     with pytest.raises(TraceFileError, match=r"nowhere\.jsonl: no such file or folder"):
         read_records([tmp_path / "traces.jsonl", tmp_path / "nowhere.jsonl"])
 
 
-def test_a_file_that_vanishes_before_its_turn_is_an_error_that_names_it(tmp_path):
+def test_a_file_removed_before_it_is_read_raises_an_error_that_names_it(tmp_path):
     path = tmp_path / "traces.jsonl"
     path.write_bytes(LINES)
     spans = read_records([path])
@@ -325,7 +325,7 @@ def test_standard_input_is_read_as_bytes():
         assert done.stdout.decode().split() == NAMES
 
 
-def test_errors_call_standard_input_by_its_name(monkeypatch):
+def test_errors_call_standard_input_by_name(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"hello"))))
     with pytest.raises(TraceFileError, match="standard input: holds no traces"):
         names("-")
@@ -338,7 +338,7 @@ def test_a_named_pipe_is_read_like_a_file(tmp_path):
         assert names(f"/dev/fd/{cat.stdout.fileno()}") == NAMES
 
 
-def test_without_a_callback_each_damaged_file_gives_one_warning(tmp_path):
+def test_each_damaged_file_gives_one_warning_if_no_callback_is_set(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(line(A) + b"?\n" + line(B) + b"?\n")
     with pytest.warns(GoldspanWarning) as caught:
@@ -348,8 +348,8 @@ def test_without_a_callback_each_damaged_file_gives_one_warning(tmp_path):
     assert f"{tmp_path / 'two'}, line 2" in second
 
 
-def test_a_file_is_read_line_by_line_and_not_all_at_once(tmp_path):
-    """The first spans are there while the rest is not even written."""
+def test_a_file_is_read_line_by_line(tmp_path):
+    """The reader yields the first spans before the rest of the file is written."""
     path = tmp_path / "growing.jsonl"
     path.write_bytes(line(A) * 2000)
     with path.open("ab") as file:
@@ -370,37 +370,37 @@ def test_reading_json_does_not_load_protobuf(tmp_path):
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_loss_reads_as_one_line():
+def test_str_of_a_loss_is_one_line():
     assert str(Loss("traces.jsonl", "line 3", "not JSON")) == "traces.jsonl, line 3: not JSON"
 
 
 @pytest.mark.parametrize(
     "pack", [pytest.param(bytes, id="plain"), gzip.compress, zstandard.compress], ids=lambda pack: pack.__name__
 )
-def test_who_asks_is_told_of_every_byte_of_a_file_that_is_read(tmp_path, pack):
+def test_on_read_receives_the_size_of_every_part_of_a_file_that_is_read(tmp_path, pack):
     (tmp_path / "inner").mkdir()
     for name in ("a.jsonl", "inner/b.json", "empty.pb"):
         (tmp_path / name).write_bytes(pack(b"" if name == "empty.pb" else LINES * 400))
     (tmp_path / "notes.txt").write_bytes(b"not read")
-    told = []
-    found = [record.name for record in read_records([tmp_path, tmp_path / "a.jsonl"], on_read=told.append)]
+    sizes = []
+    found = [record.name for record in read_records([tmp_path, tmp_path / "a.jsonl"], on_read=sizes.append)]
     assert found == NAMES * 1200
-    assert sum(told) == total_bytes([tmp_path, str(tmp_path / "a.jsonl")])
-    assert sum(told) == 3 * len(pack(LINES * 400)) + len(pack(b""))
+    assert sum(sizes) == total_bytes([tmp_path, str(tmp_path / "a.jsonl")])
+    assert sum(sizes) == 3 * len(pack(LINES * 400)) + len(pack(b""))
 
 
-def test_of_standard_input_it_is_told_what_came_of_it(monkeypatch):
+def test_on_read_receives_the_decompressed_size_of_standard_input(monkeypatch):
     packed = gzip.compress(LINES)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(packed))))
-    told = []
-    assert len(list(read_records(["-"], on_read=told.append))) == len(NAMES)
-    assert sum(told) == len(LINES)
+    sizes = []
+    assert len(list(read_records(["-"], on_read=sizes.append))) == len(NAMES)
+    assert sum(sizes) == len(LINES)
     assert total_bytes(["-"]) is None
 
 
-def test_how_much_there_is_to_read_is_not_known_of_a_pipe_and_of_nothing(tmp_path):
+def test_total_bytes_of_a_pipe_is_none_and_of_a_missing_file_raises(tmp_path):
     if not hasattr(os, "mkfifo"):
-        pytest.skip("for want of named pipes")
+        pytest.skip("no named pipes on this platform")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.jsonl").write_bytes(LINES)
     assert total_bytes([tmp_path / "a.jsonl", tmp_path / "pipe"]) is None

@@ -1,4 +1,4 @@
-"""Files of messages that are preceded by their length."""
+"""Files of length-prefixed messages."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def read(tmp_path):
         pytest.param([b"\x0a\x00", *PARTS], id="a request of an empty resource first"),
     ],
 )
-def test_every_message_is_read(read, framed, parts):
+def test_every_message_is_read_in_plain_and_in_gzip_files(read, framed, parts):
     assert read(framed(parts)) == (NAMES, [])
     assert read(gzip.compress(framed(parts))) == (NAMES, [])
 
 
 @pytest.mark.parametrize("size", [*range(115, 135), 16_383, 20_000])
-def test_messages_of_every_size_are_known_whatever_their_length_looks_like(read, size):
-    """123 and 91 are the brackets that JSON begins with."""
+def test_messages_of_every_size_are_read_even_if_the_length_looks_like_json(read, size):
+    """123 and 91 are the codes of the brackets that begin a JSON document."""
     name = "x" * (size - len(request("").SerializeToString()))
     for framed in (payloads.big_endian, payloads.varint):
         assert read(framed([request(name).SerializeToString(), PARTS[1]]))[0][1] == "b1"
@@ -74,12 +74,12 @@ def test_messages_of_every_size_are_known_whatever_their_length_looks_like(read,
         pytest.param([PARTS[0], zstandard.compress(PARTS[1]), *PARTS[2:]], id="packed or not"),
     ],
 )
-def test_the_collector_packs_each_message_which_may_be_json_then(read, packed):
+def test_messages_that_are_compressed_one_by_one_are_read(read, packed):
     assert read(payloads.big_endian(packed)) == (NAMES, [])
 
 
 @FRAMINGS
-def test_of_a_cut_message_the_whole_spans_are_read_and_its_number_is_told(read, framed):
+def test_a_truncated_message_yields_its_complete_spans_and_a_loss_with_its_number(read, framed):
     data = framed([PARTS[1], PARTS[2], PARTS[0]])
     found, lost = read(data[:-5])
     assert found == ["b1", "asked", "a1"]
@@ -87,21 +87,21 @@ def test_of_a_cut_message_the_whole_spans_are_read_and_its_number_is_told(read, 
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_length_that_was_cut_off_is_a_loss_too(read, size):
+def test_a_truncated_length_is_a_loss(read, size):
     found, lost = read(payloads.big_endian(PARTS) + b"\0\0\1"[:size])
     assert found == NAMES
     assert [each.split(":")[0] for each in lost] == ["message 5"]
 
 
 @FRAMINGS
-def test_a_broken_message_does_not_cost_the_others(read, framed):
+def test_a_broken_message_does_not_affect_the_other_messages(read, framed):
     found, lost = read(framed([PARTS[0], b"\xff" * 50, PARTS[1]]))
     assert found == ["a1", "a2", "b1"]
     assert lost == ["message 2: neither JSON nor OTLP in protobuf"]
 
 
 @FRAMINGS
-def test_rejected_records_are_told_with_the_number_of_their_message(read, framed):
+def test_rejected_records_are_reported_with_the_number_of_their_message(read, framed):
     damaged = request("good", "bad")
     payloads.spans_of(damaged)[1].trace_id = b"short"
     found, lost = read(framed([PARTS[1], damaged.SerializeToString()]))
@@ -109,7 +109,7 @@ def test_rejected_records_are_told_with_the_number_of_their_message(read, framed
     assert lost == ["message 2: 1 record rejected: the trace id is not 16 bytes, or all of them are zero"]
 
 
-def test_a_file_of_one_message_without_a_whole_record_is_an_error_that_says_so(read):
+def test_a_file_with_one_truncated_message_and_no_complete_record_raises(read):
     with pytest.raises(TraceFileError, match="message 1: cut off, 130 bytes are missing"):
         read(payloads.big_endian([PARTS[0]])[:-130])
 
@@ -126,13 +126,13 @@ def test_a_file_of_one_message_without_a_whole_record_is_an_error_that_says_so(r
         pytest.param(b"", id="nothing"),
     ],
 )
-def test_text_is_not_taken_for_a_length(text):
+def test_text_is_not_read_as_a_length(text):
     assert not starts_with_big_endian_length(text)
     assert not starts_with_varint_length(text)
 
 
 @given(st.lists(st.sampled_from(["a", "b" * 200, ""]), max_size=3), st.integers(0, 2**63))
-def test_plain_protobuf_is_not_taken_for_a_length(names, trace):
+def test_unframed_protobuf_is_not_read_as_a_length(names, trace):
     made = request(*names, trace=trace, service="s" * (trace % 20))
     for data in (made.SerializeToString(), b"\x0a\x00" + made.SerializeToString()):
         assert not starts_with_big_endian_length(data)
@@ -144,7 +144,7 @@ def test_plain_protobuf_is_not_taken_for_a_length(names, trace):
     st.sampled_from([(payloads.big_endian, read_big_endian), (payloads.varint, read_varint)]),
     st.data(),
 )
-def test_messages_come_out_as_they_went_in_whatever_the_pieces_and_wherever_they_end(parts, framing, data):
+def test_messages_are_split_equally_however_the_data_is_divided_and_wherever_it_ends(parts, framing, data):
     framed, length_at = framing
     written = framed(parts)
     size = data.draw(st.integers(0, len(written)))
@@ -160,20 +160,20 @@ def test_messages_come_out_as_they_went_in_whatever_the_pieces_and_wherever_they
         assert b"".join(message for message, _ in found) in b"".join(parts)
 
 
-def test_a_length_without_end_is_a_cut_message_and_no_endless_one():
+def test_an_unterminated_length_is_a_truncated_message():
     ((message, missing),) = split_messages([b"\x80" * 5000] * 20, read_varint)
     assert message == b""
     assert missing > 0
 
 
-def test_a_length_of_gigabytes_takes_no_more_memory_than_the_file(read):
+def test_a_length_of_gigabytes_is_a_truncated_message_and_the_data_after_it_is_read(read):
     whole = payloads.big_endian([PARTS[0]])
     found, lost = read(whole + (2**32 - 1).to_bytes(4, "big") + PARTS[1])
     assert found == ["a1", "a2", "b1"]
     assert lost[0].startswith("message 2: cut off")
 
 
-def test_json_documents_inside_keep_their_losses(read):
+def test_truncated_json_in_a_message_yields_its_complete_spans_and_a_loss(read):
     half = json.dumps(document(MADE[0])).encode()[:-30]
     found, lost = read(payloads.big_endian([line(MADE[1]), half]))
     assert found[0] == "b1"
