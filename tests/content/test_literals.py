@@ -1,4 +1,4 @@
-"""What a text denotes: JSON, JSON in JSON, and the `repr` of Python values and objects."""
+"""Values parsed from text: JSON, JSON in JSON, and the `repr` of Python values and objects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from goldspan.content.literals import ReprObject, parse_object, plain_value
         pytest.param("[Point(1, 2, label='a')]", [{"label": "a", "args": [1, 2]}], id="unnamed fields"),
     ],
 )
-def test_a_text_in_a_known_notation_is_the_value_it_denotes(written: str, denoted: object) -> None:
+def test_text_in_a_known_notation_is_parsed_to_its_value(written: str, denoted: object) -> None:
     assert plain_value(written) == denoted
     assert type(plain_value(written)) is type(denoted)
 
@@ -78,7 +78,7 @@ def test_a_text_in_a_known_notation_is_the_value_it_denotes(written: str, denote
         "",
     ],
 )
-def test_a_text_that_merely_looks_like_a_value_stays_text(written: str) -> None:
+def test_text_that_only_resembles_a_value_stays_text(written: str) -> None:
     assert plain_value(written) == written
 
 
@@ -97,25 +97,25 @@ def test_a_text_that_merely_looks_like_a_value_stays_text(written: str) -> None:
         pytest.param("['" + "a" * 1_100_000 + "']", id="longer than anybody wants to see"),
     ],
 )
-def test_what_would_exhaust_a_parser_stays_text(bomb: str) -> None:
+def test_text_that_would_exhaust_a_parser_stays_text(bomb: str) -> None:
     assert plain_value(bomb) == bomb
     assert parse_object(bomb, is_truncated=True) is None
 
 
-def test_the_type_of_an_object_is_known() -> None:
+def test_a_parsed_object_keeps_its_type_name() -> None:
     call = parse_object("ResponseFunctionToolCall(arguments='{}', call_id='c1', name='f', status=None)")
     assert isinstance(call, ReprObject)
     assert call.type_name == "ResponseFunctionToolCall"
     assert call == {"arguments": "{}", "call_id": "c1", "name": "f", "status": None}
 
 
-def test_the_module_in_front_of_a_type_is_left_out() -> None:
+def test_the_module_of_a_type_name_is_removed() -> None:
     shown = parse_object("app.models.Hotel(name='Ritz')")
     assert shown is not None
     assert shown.type_name == "Hotel"
 
 
-def test_fields_without_a_type_are_an_object_where_there_are_several() -> None:
+def test_two_or_more_fields_without_a_type_name_are_an_object() -> None:
     shown = parse_object("id='1' source='user' created_at=datetime.date(2027, 3, 12) content='Hi' models_usage=None")
     assert shown == {"id": "1", "source": "user", "created_at": "2027-03-12", "content": "Hi", "models_usage": None}
     assert parse_object("x=1") is None
@@ -131,7 +131,7 @@ def test_fields_without_a_type_are_an_object_where_there_are_several() -> None:
         ("Reply(role='user', parts=['a', 'b", {"role": "user", "parts": ["a"]}),
     ],
 )
-def test_an_object_that_was_cut_off_gives_the_fields_that_are_complete(cut: str, complete: object) -> None:
+def test_a_truncated_object_yields_its_complete_fields(cut: str, complete: object) -> None:
     assert parse_object(cut, is_truncated=True) == complete
     assert parse_object(cut) is None
 
@@ -139,7 +139,7 @@ def test_an_object_that_was_cut_off_gives_the_fields_that_are_complete(cut: str,
 @pytest.mark.parametrize(
     "words", ["Reply(role='user' and more", "Call me (maybe)", "print(x=1)", "a == b", "What (is, this"]
 )
-def test_words_are_no_object_even_where_one_may_be_cut_off(words: str) -> None:
+def test_prose_is_not_an_object_even_if_truncation_is_allowed(words: str) -> None:
     assert parse_object(words, is_truncated=True) is None
 
 
@@ -167,7 +167,7 @@ pieces = st.sampled_from(
 
 
 @given(st.lists(pieces, max_size=25).map("".join))
-def test_no_text_is_an_error(text: str) -> None:
+def test_arbitrary_text_is_parsed_without_an_error(text: str) -> None:
     plain_value(text)
     parse_object(text)
     parse_object(text, is_truncated=True)

@@ -1,4 +1,4 @@
-"""Histories that repeat: read anew or from what is known of them, they say the same."""
+"""Message histories that repeat: the cache of messages changes no result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def flattened(items: list[dict[str, Any]]) -> dict[str, str]:
         pytest.param(lambda items: messages.from_flat(flattened(items), "p"), id="flattened"),
     ],
 )
-def test_of_a_history_that_grew_only_the_new_messages_are_read(read: Any) -> None:
+def test_only_the_new_messages_of_an_extended_history_are_read(read: Any) -> None:
     with histories.cache_histories():
         before, after = read(ITEMS[:3]), read(ITEMS)
     assert all(old is new for old, new in zip(before, after, strict=False))
@@ -46,7 +46,7 @@ def test_of_a_history_that_grew_only_the_new_messages_are_read(read: Any) -> Non
         pytest.param(lambda items: messages.from_flat(flattened(items), "p"), id="flattened"),
     ],
 )
-def test_a_text_is_read_once_however_many_others_are_read_in_between(read: Any) -> None:
+def test_a_message_is_read_once_even_if_many_others_are_read_in_between(read: Any) -> None:
     others = [[{"role": "user", "content": f"Question {n}"}, ANSWER] for n in range(20)]
     with histories.cache_histories():
         first = read(ITEMS)
@@ -69,7 +69,7 @@ def test_a_full_cache_is_emptied_and_messages_are_read_as_before(monkeypatch: py
     assert read == alone
 
 
-def test_values_that_are_equal_and_of_different_types_are_not_confused() -> None:
+def test_values_that_are_equal_but_differ_in_type_are_not_confused() -> None:
     def argument(value: object) -> object:
         flat = {"p.0.role": "assistant", "p.0.tool_calls.0.name": "pay", "p.0.tool_calls.0.arguments": value}
         return messages.from_flat(flat, "p")[0].tool_calls[0].arguments
@@ -78,7 +78,7 @@ def test_values_that_are_equal_and_of_different_types_are_not_confused() -> None
         assert [type(argument(value)) for value in (1, True, 1.0)] == [int, bool, float]
 
 
-def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
+def test_the_cache_is_empty_after_the_request() -> None:
     with histories.cache_histories():
         inside = messages.from_json(json.dumps(ITEMS))
     assert messages.from_json(json.dumps(ITEMS))[0] is not inside[0]
@@ -98,7 +98,7 @@ def test_nothing_is_kept_beyond_the_request_that_is_read() -> None:
         pytest.param(json.dumps(ITEMS[:1]), id="its beginning"),
     ],
 )
-def test_a_text_that_begins_like_a_known_history_is_read_as_if_it_were_not_known(text: str) -> None:
+def test_text_that_begins_like_a_cached_history_is_read_as_without_the_cache(text: str) -> None:
     alone = messages.from_json(text)
     with histories.cache_histories():
         messages.from_json(json.dumps(ITEMS[:2]))
@@ -109,7 +109,7 @@ turns = st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from(ITEMS), max_s
 
 
 @given(turns)
-def test_what_was_read_before_changes_no_message(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
+def test_cached_messages_change_no_later_message(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
     def read(as_json: bool, items: list[dict[str, Any]]) -> Messages:
         return messages.from_json(json.dumps(items)) if as_json else messages.from_flat(flattened(items), "p")
 

@@ -25,12 +25,12 @@ CALL = RequestedCall("search", {"q": 1}, "c1")
         pytest.param({"args": [], "kwargs": {"messages": [{"role": "user", "content": "Go"}]}}, id="by name"),
     ],
 )
-def test_what_a_decorated_function_was_given_may_hold_messages(given: Any) -> None:
+def test_messages_are_found_in_the_arguments_of_a_decorated_function(given: Any) -> None:
     assert messages.from_json(json.dumps(given)) == (Message("user", "Go"),)
 
 
 @pytest.mark.parametrize("given", [{"args": ["Go"], "kwargs": {}}, {"args": 3, "kwargs": None}])
-def test_what_a_decorated_function_was_given_need_not_hold_messages(given: Any) -> None:
+def test_arguments_of_a_decorated_function_without_messages_yield_no_messages(given: Any) -> None:
     assert messages.from_json(json.dumps(given)) == ()
 
 
@@ -172,7 +172,7 @@ def test_what_a_decorated_function_was_given_need_not_hold_messages(given: Any) 
         ),
     ],
 )
-def test_a_call_is_read_once_whatever_its_notation(item: dict[str, Any]) -> None:
+def test_a_tool_call_is_read_once_in_every_notation(item: dict[str, Any]) -> None:
     assert messages.from_json(json.dumps([item])) == (Message("assistant", None, (CALL,)),)
     assert messages.from_json([item])[0].tool_calls == (CALL,)
 
@@ -201,13 +201,13 @@ def test_a_call_is_read_once_whatever_its_notation(item: dict[str, Any]) -> None
         {"role": "function", "content": [{"name": "search", "content": '{"n": 1}', "call_id": "c1"}]},
     ],
 )
-def test_an_answer_is_read_whatever_its_notation_and_is_no_word_of_the_user(item: dict[str, Any]) -> None:
+def test_a_tool_result_is_read_in_every_notation_and_is_not_user_text(item: dict[str, Any]) -> None:
     (message,) = messages.from_json([item])
     assert message.tool_results == (ToolResult("c1", {"n": 1}),)
     assert not message.is_from_user
 
 
-def test_flattened_messages_come_in_the_order_of_their_numbers() -> None:
+def test_flattened_messages_are_in_the_order_of_their_numbers() -> None:
     flat = {f"llm.input_messages.{n}.message.content": f"m{n}" for n in (10, 2, 0)}
     flat |= {f"llm.input_messages.{n}.message.role": "user" for n in (10, 2, 0)}
     assert [message.text for message in messages.from_flat(flat, "llm.input_messages", "message")] == [
@@ -237,7 +237,7 @@ def test_flattened_messages_come_in_the_order_of_their_numbers() -> None:
         {"role": "tool", "content": [{"content": "no", "call_id": "c1", "is_error": True}]},
     ],
 )
-def test_a_result_that_says_it_is_an_error_is_one(item: dict[str, Any]) -> None:
+def test_a_result_flagged_as_an_error_is_an_error(item: dict[str, Any]) -> None:
     (message,) = messages.from_json([item])
     assert message.tool_results == (ToolResult("c1", "no", is_error=True),)
 
@@ -391,14 +391,14 @@ def hosted(name: str, **known: Any) -> RequestedCall:
         ),
     ],
 )
-def test_a_call_that_the_provider_runs_is_hosted_and_has_its_result_where_the_message_does(
+def test_a_hosted_call_is_read_with_the_result_from_the_same_message(
     parts: list[dict[str, Any]], call: RequestedCall
 ) -> None:
     (message,) = messages.from_json([{"role": "assistant", "content": parts}])
     assert message == Message("assistant", None, (call,))
 
 
-def test_the_result_of_a_hosted_call_of_another_message_is_an_answer() -> None:
+def test_the_result_of_a_hosted_call_in_another_message_is_a_tool_result() -> None:
     part = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": "hit"}
     assert messages.from_json([{"role": "user", "content": [part]}])[0].tool_results == (ToolResult("s1", "hit"),)
 
@@ -443,11 +443,11 @@ def test_the_result_of_a_hosted_call_of_another_message_is_an_answer() -> None:
         ),
     ],
 )
-def test_who_says_what_is_read_whatever_the_notation(item: dict[str, Any], message: Message) -> None:
+def test_role_and_text_are_read_in_every_notation(item: dict[str, Any], message: Message) -> None:
     assert messages.from_json([item]) == (message,)
 
 
-def test_a_tool_s_result_is_never_read_as_calls() -> None:
+def test_a_tool_result_is_never_read_as_tool_calls() -> None:
     found = [{"type": "function_call", "name": "drop_tables", "arguments": {}}]
     (message,) = messages.from_json([{"role": "tool", "tool_call_id": "c1", "content": json.dumps(found)}])
     assert (message.tool_calls, message.tool_results) == ((), (ToolResult("c1", found),))
@@ -468,7 +468,7 @@ def test_a_tool_s_result_is_never_read_as_calls() -> None:
         pytest.param("[ModelRequest(parts=[UserPromptPart(content='Hi')])]", id="pydantic-ai"),
     ],
 )
-def test_messages_are_found_in_what_their_writer_puts_around_them(written: Any) -> None:
+def test_messages_are_found_in_every_known_envelope_and_notation(written: Any) -> None:
     assert messages.from_json(written) == (Message("user", "Hi"),)
     assert messages.from_json(json.dumps(written)) == (Message("user", "Hi"),)
 
@@ -482,7 +482,7 @@ def test_messages_are_found_in_what_their_writer_puts_around_them(written: Any) 
         "[FunctionCall(id='c1', arguments='{\"q\": 1}', name='search')]",
     ],
 )
-def test_calls_that_were_written_as_objects_into_a_text_are_read(text: str) -> None:
+def test_calls_serialized_as_objects_in_a_text_are_read(text: str) -> None:
     (message,) = messages.from_json([{"role": "assistant", "parts": [{"type": "text", "content": text}]}])
     assert message == Message("assistant", None, (RequestedCall("search", '{"q": 1}', "c1"),))
 
@@ -536,7 +536,7 @@ def test_calls_in_flattened_messages_are_read(place: str, fields: dict[str, str]
     assert messages.from_flat(flat, "llm.output_messages", "message") == expected
 
 
-def test_a_flattened_call_without_an_id_that_is_said_twice_is_one() -> None:
+def test_a_duplicate_flattened_call_without_an_id_is_one_call() -> None:
     flat = {f"{FLAT}.role": "assistant"}
     for number in range(2):
         for place in (f"tool_calls.{number}", f"contents.{number}"):
@@ -569,7 +569,7 @@ def test_the_older_flattened_forms_of_calls_and_results_are_read() -> None:
     )
 
 
-def test_traceloop_s_flattened_calls_are_read() -> None:
+def test_flattened_calls_of_traceloop_are_read() -> None:
     flat = {
         "gen_ai.completion.0.role": "assistant",
         "gen_ai.completion.0.tool_calls.0.id": "c1",
@@ -582,7 +582,7 @@ def test_traceloop_s_flattened_calls_are_read() -> None:
     assert messages.from_flat(flat, "gen_ai.completion") == expected
 
 
-def test_a_structured_attribute_among_flattened_ones_is_left_as_it_was() -> None:
+def test_a_structured_attribute_among_flattened_ones_is_not_modified() -> None:
     content = {"0": {"text": "Hi"}}
     flat = {"p.0.role": "user", "p.0.content": content, "p.0.content.0.text": "other"}
     messages.from_flat(flat, "p")
@@ -602,16 +602,16 @@ def test_a_structured_attribute_among_flattened_ones_is_left_as_it_was() -> None
         [{"tool_calls": [None, {"function": {}}, {"name": ""}]}],
     ],
 )
-def test_what_is_no_message_costs_no_error_and_makes_no_call(junk: Any) -> None:
+def test_values_that_are_not_messages_raise_no_error_and_yield_no_call(junk: Any) -> None:
     assert [call for message in messages.from_json(junk) for call in message.tool_calls] == []
 
 
-def test_conflicting_flattened_attributes_cost_no_error() -> None:
+def test_conflicting_flattened_attributes_raise_no_error() -> None:
     flat = {"p.0": "x", "p.0.role": "user", "p.1.role": "user", "p.1.role.deep": "y", "p.x.role": "z", "other": 1}
     assert [message.role for message in messages.from_flat(flat, "p")] == ["", "user"]
 
 
-def test_tool_definitions_are_read_whatever_their_notation() -> None:
+def test_tool_definitions_are_read_in_every_notation() -> None:
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     offered = [
         {"type": "function", "function": {"name": "a", "description": "A.", "parameters": schema}},
@@ -658,12 +658,14 @@ def test_tool_definitions_are_read_whatever_their_notation() -> None:
         pytest.param({"tools": [{"name": "x", "annotations": {"readOnlyHint": True}}]}, True, id="a list of tools"),
     ],
 )
-def test_an_mcp_server_may_say_whether_its_tool_only_reads(tool: dict[str, Any], read_only: bool | None) -> None:
+def test_the_mcp_annotations_of_a_tool_define_whether_it_is_read_only(
+    tool: dict[str, Any], read_only: bool | None
+) -> None:
     (found,) = tool_definitions(json.dumps(tool))
     assert found.read_only is read_only
 
 
-def test_a_call_without_arguments_says_that_they_are_absent() -> None:
+def test_a_call_without_arguments_has_absent_arguments() -> None:
     (message,) = messages.from_json([{"role": "assistant", "tool_calls": [{"id": "c", "name": "x"}]}])
     assert message.tool_calls[0].arguments is ABSENT
 
@@ -703,7 +705,7 @@ near_messages = st.recursive(
 
 
 @given(near_messages)
-def test_no_shape_of_a_message_is_an_error(value: Any) -> None:
+def test_a_message_of_any_structure_is_read_without_an_error(value: Any) -> None:
     for written in (value, [value], json.dumps(value), repr([value])):
         for message in (*messages.from_json(written), *messages.from_event("gen_ai.choice", written)):
             assert all(call.name for call in message.tool_calls)
@@ -716,6 +718,6 @@ def test_no_shape_of_a_message_is_an_error(value: Any) -> None:
 @given(
     st.dictionaries(st.lists(st.sampled_from(["0", "1", "01", "role", "tool_calls", ""])).map(".".join), near_messages)
 )
-def test_no_set_of_flattened_attributes_is_an_error(flat: dict[str, Any]) -> None:
+def test_any_set_of_flattened_attributes_is_read_without_an_error(flat: dict[str, Any]) -> None:
     for message in messages.from_flat({f"p.{key}": value for key, value in flat.items()}, "p"):
         assert isinstance(message, Message)

@@ -1,4 +1,4 @@
-"""Tool names: compared folded, shown as written."""
+"""Tool names: normalized for comparison, displayed as written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from goldspan.content.tools import fold_name, handoff_target, name_words, server
 
 
 @pytest.mark.parametrize("name", ["web_search", "WebSearch", "Web Search", "web-search", "web.search", "WEB_SEARCH"])
-def test_case_and_separators_do_not_matter(name: str) -> None:
+def test_case_and_separators_are_ignored(name: str) -> None:
     assert fold_name(name) == "websearch"
 
 
@@ -19,7 +19,7 @@ def test_different_names_stay_different() -> None:
 
 
 @given(st.text() | st.text("aA_é\u0301ſẞΐᾳ＿. "))
-def test_folding_a_folded_name_changes_nothing(name: str) -> None:
+def test_fold_name_is_idempotent(name: str) -> None:
     assert fold_name(fold_name(name)) == fold_name(name)
 
 
@@ -31,16 +31,16 @@ def test_folding_a_folded_name_changes_nothing(name: str) -> None:
         pytest.param("e_\u0301", "é", id="letters that a separator kept apart"),
     ],
 )
-def test_names_that_unicode_calls_equal_are_equal(one: str, other: str) -> None:
+def test_names_that_are_canonically_equivalent_in_unicode_are_equal(one: str, other: str) -> None:
     assert fold_name(one) == fold_name(other)
 
 
 @pytest.mark.parametrize("name", ["searchHotels", "search_hotels", "Search Hotels", "SEARCH-HOTELS", ".search..hotels"])
-def test_a_name_has_its_words_however_it_is_written(name: str) -> None:
+def test_name_words_splits_a_name_in_every_notation(name: str) -> None:
     assert name_words(name) == ("search", "hotels")
 
 
-# --- decoration -------------------------------------------------------------------------------------------------------
+# --- prefixes of hosts ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_name_has_its_words_however_it_is_written(name: str) -> None:
         ("", "", None),
     ],
 )
-def test_the_decoration_of_a_host_is_taken_off(raw: str, name: str, server: str | None) -> None:
+def test_the_prefix_of_a_host_is_removed(raw: str, name: str, server: str | None) -> None:
     assert undecorate(raw) == (name, server)
 
 
@@ -82,7 +82,7 @@ def test_the_decoration_of_a_host_is_taken_off(raw: str, name: str, server: str 
         "Orders_add",
     ],
 )
-def test_the_name_of_a_known_server_is_taken_off(raw: str) -> None:
+def test_the_name_of_a_known_server_is_removed(raw: str) -> None:
     assert undecorate(raw, ["stock", "orders"]) == ("add", "orders")
 
 
@@ -101,7 +101,9 @@ def test_the_name_of_a_known_server_is_taken_off(raw: str) -> None:
         pytest.param("mcp_add", [""], "mcp_add", None, id="a server without a name"),
     ],
 )
-def test_only_known_servers_are_taken_off(raw: str, servers: list[str], name: str, server: str | None) -> None:
+def test_only_the_names_of_known_servers_are_removed(
+    raw: str, servers: list[str], name: str, server: str | None
+) -> None:
     assert undecorate(raw, servers) == (name, server)
     assert undecorate(raw, servers[::-1]) == (name, server)
 
@@ -126,12 +128,12 @@ def test_only_known_servers_are_taken_off(raw: str, servers: list[str], name: st
         pytest.param("add", "orders_add", None, id="the wrong way round"),
     ],
 )
-def test_a_decorated_name_beside_the_bare_one_shows_the_server(decorated: str, bare: str, server: str | None) -> None:
+def test_a_prefixed_name_next_to_the_bare_name_gives_the_server(decorated: str, bare: str, server: str | None) -> None:
     assert server_prefix(decorated, tool_name=bare) == server
 
 
 @given(st.from_regex(r"[a-z]{1,5}(_[a-z]{1,5})?", fullmatch=True), st.from_regex(r"[a-z]{1,5}", fullmatch=True))
-def test_the_server_that_was_found_takes_its_name_off_again(server: str, tool: str) -> None:
+def test_undecorate_removes_the_server_that_server_prefix_finds(server: str, tool: str) -> None:
     decorated = f"{server}_{tool}"
     found = server_prefix(decorated, tool_name=tool)
     assert found is None or undecorate(decorated, [found]) == (tool, found)
@@ -144,5 +146,5 @@ def test_the_server_that_was_found_takes_its_name_off_again(server: str, tool: s
     ("name", "target"),
     [("transfer_to_billing", "billing"), ("handoff to billing", "billing"), ("handoff_to_b", "b"), ("transfer", None)],
 )
-def test_a_handoff_says_where_it_goes(name: str, target: str | None) -> None:
+def test_handoff_target_returns_the_target_of_a_hand_off(name: str, target: str | None) -> None:
     assert handoff_target(name) == target

@@ -1,4 +1,4 @@
-"""Arguments and results in the notations and envelopes people's tracers use."""
+"""Arguments and results in the notations and envelopes of tracers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CITY = {"city": "Cairo", "nested": {"x": [1, 2.5, None, True]}}
         pytest.param({"name": "f", "args": CITY, "id": "c1", "type": "tool_call"}, id="LangChain's tool call"),
     ],
 )
-def test_arguments_are_read_whatever_their_notation(written: object) -> None:
+def test_arguments_are_read_in_every_notation(written: object) -> None:
     assert values.decode_arguments(written) == (CITY, None)
 
 
@@ -72,7 +72,7 @@ def test_arguments_are_read_whatever_their_notation(written: object) -> None:
         pytest.param("{'f': print(1)}", None, "{'f': print(1)}", id="a call is no literal"),
     ],
 )
-def test_arguments_that_are_unusual(written: object, read: object, raw: str | None) -> None:
+def test_unusual_arguments_are_read_or_kept_as_raw_arguments(written: object, read: object, raw: str | None) -> None:
     assert values.decode_arguments(written) == (read, raw)
 
 
@@ -114,7 +114,7 @@ CALLBACK = {
         ),
     ],
 )
-def test_a_framework_s_envelope_is_opened_where_its_convention_asks_for_it(
+def test_the_argument_envelope_of_a_framework_is_unwrapped_if_its_convention_requests_it(
     written: dict[str, Any], envelope: envelopes.ArgumentOpener, request_: envelopes.CallArguments
 ) -> None:
     assert envelopes.unwrap_arguments(json.dumps(written), envelope) == request_
@@ -131,13 +131,13 @@ def test_a_framework_s_envelope_is_opened_where_its_convention_asks_for_it(
         ({"input_args": 1, "more": 2}, envelopes.keyed_arguments("input_args")),
     ],
 )
-def test_arguments_that_are_only_part_of_an_envelope_s_shape_are_the_tool_s_own(
+def test_arguments_that_match_an_envelope_only_in_part_belong_to_the_tool(
     own: dict[str, Any], envelope: envelopes.ArgumentOpener
 ) -> None:
     assert values.decode_arguments(json.dumps(own), envelope) == (own, None)
 
 
-def test_a_tool_whose_schema_has_a_parameter_of_the_envelope_s_name_keeps_it() -> None:
+def test_an_argument_is_kept_if_the_schema_has_a_parameter_with_the_name_of_the_envelope() -> None:
     schema = {"type": "object", "properties": {"args": {"type": "array"}, "kwargs": {"type": "object"}}}
     own = {"args": [1], "kwargs": {"a": 2}}
     assert values.decode_arguments(json.dumps(own), parameters=schema) == (own, None)
@@ -181,7 +181,7 @@ def schema_of(**types: str) -> dict[str, Any]:
         pytest.param('["Rome", 2, 3]', schema_of(city="string"), ["Rome", 2, 3], id="too many by position"),
     ],
 )
-def test_unnamed_arguments_get_their_names_from_the_tool_s_schema(
+def test_unnamed_arguments_get_their_names_from_the_tool_schema(
     written: str, parameters: dict[str, Any], read: object
 ) -> None:
     assert values.decode_arguments(written, parameters=parameters) == (read, None)
@@ -197,7 +197,7 @@ def test_unnamed_arguments_get_their_names_from_the_tool_s_schema(
         pytest.param("Rome", {"type": "object"}, id="a schema that says nothing"),
     ],
 )
-def test_a_bare_value_without_a_certain_name_stays_unread(written: str, parameters: dict[str, Any]) -> None:
+def test_a_bare_value_without_an_unambiguous_name_stays_raw(written: str, parameters: dict[str, Any]) -> None:
     assert values.decode_arguments(written, parameters=parameters) == (None, written)
 
 
@@ -263,9 +263,7 @@ COMPLETE = envelopes.CallResult(FOUND, "c1", "find")
         ),
     ],
 )
-def test_results_are_taken_out_of_the_envelopes_that_nothing_else_looks_like(
-    written: Any, result: envelopes.CallResult
-) -> None:
+def test_results_are_unwrapped_from_unambiguous_envelopes(written: Any, result: envelopes.CallResult) -> None:
     assert envelopes.unwrap_result(json.dumps(written)) == result
     assert envelopes.unwrap_result(written) == result
 
@@ -283,7 +281,7 @@ def test_results_are_taken_out_of_the_envelopes_that_nothing_else_looks_like(
         ("order 991: shipped", envelopes.CallResult("order 991: shipped")),
     ],
 )
-def test_results_that_were_written_as_objects_are_read(written: str, result: envelopes.CallResult) -> None:
+def test_results_serialized_as_objects_are_read(written: str, result: envelopes.CallResult) -> None:
     assert envelopes.unwrap_result(written) == result
 
 
@@ -304,7 +302,7 @@ def test_results_that_were_written_as_objects_are_read(written: str, result: env
         ({"result": '{"a": 1}'}, envelopes.flagged_result, envelopes.CallResult({"a": 1})),
     ],
 )
-def test_a_framework_s_result_envelope_is_opened_where_its_convention_asks_for_it(
+def test_the_result_envelope_of_a_framework_is_unwrapped_if_its_convention_requests_it(
     written: Any, envelope: envelopes.ResultOpener, result: envelopes.CallResult
 ) -> None:
     assert envelopes.unwrap_result(json.dumps(written), envelope) == result
@@ -320,7 +318,7 @@ def test_a_framework_s_result_envelope_is_opened_where_its_convention_asks_for_i
         (envelopes.CallResult("no"), None),
     ],
 )
-def test_what_went_wrong_is_the_result_where_its_envelope_says_that_something_did(
+def test_an_error_reported_by_the_envelope_is_the_error_of_the_result(
     result: envelopes.CallResult, error: str | None
 ) -> None:
     assert result.error == error
@@ -340,7 +338,9 @@ def test_what_went_wrong_is_the_result_where_its_envelope_says_that_something_di
         (5, None),
     ],
 )
-def test_a_result_that_reads_like_an_error_is_a_complaint(result: object, complaint: str | None) -> None:
+def test_guess_error_returns_the_text_of_a_result_that_resembles_an_error(
+    result: object, complaint: str | None
+) -> None:
     assert values.guess_error(result) == complaint
 
 
@@ -367,7 +367,7 @@ def test_any_dictionary_of_arguments_survives_json_and_repr(arguments: dict[str,
     st.text() | st.binary() | plain_values | near_envelopes,
     st.none() | st.dictionaries(st.sampled_from(["properties", "required", "type", "city"]), near_envelopes),
 )
-def test_nothing_that_an_attribute_can_hold_is_an_error(value: object, parameters: dict[str, object] | None) -> None:
+def test_any_attribute_value_is_read_without_an_error(value: object, parameters: dict[str, object] | None) -> None:
     values.decode_arguments(
         value,
         envelopes.langchain_callback,

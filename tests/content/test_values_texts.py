@@ -1,4 +1,4 @@
-"""The words of a request's input and output, in whatever holds them."""
+"""The text of a request's input and output, in every notation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAID = "Booked 2 nights in Porto."
         ("null", "null"),
     ],
 )
-def test_the_words_of_a_request_are_found_in_what_holds_them(written: object, words: str | None) -> None:
+def test_the_text_of_a_request_is_found_in_every_notation(written: object, words: str | None) -> None:
     assert message_text(written) == request_text(written) == words
 
 
@@ -63,7 +63,7 @@ def test_the_words_of_a_request_are_found_in_what_holds_them(written: object, wo
         "{broken",
     ],
 )
-def test_what_a_person_typed_stays_as_typed_even_where_it_is_json(typed: str) -> None:
+def test_text_that_a_user_typed_is_unchanged_even_if_it_is_json(typed: str) -> None:
     assert message_text(typed) == request_text(typed) == response_text(typed) == typed
 
 
@@ -134,7 +134,7 @@ HISTORY = [
         pytest.param(json.dumps({"messages": HISTORY}), id="JSON in JSON"),
     ],
 )
-def test_the_question_is_the_last_genuine_text_of_the_user(written: Any) -> None:
+def test_the_input_is_the_last_text_that_the_user_wrote(written: Any) -> None:
     assert request_text(json.dumps(written)) == ASKED
     assert request_text(written) == ASKED
 
@@ -184,7 +184,7 @@ def test_the_question_is_the_last_genuine_text_of_the_user(written: Any) -> None
         ),
     ],
 )
-def test_the_answer_is_the_last_text_of_the_assistant(written: Any) -> None:
+def test_the_output_is_the_last_text_of_the_assistant(written: Any) -> None:
     assert response_text(json.dumps(written)) == SAID
     assert response_text(written) == SAID
 
@@ -210,7 +210,7 @@ def test_the_answer_is_the_last_text_of_the_assistant(written: Any) -> None:
         f"content='{SAID}' additional_kwargs={{}} response_metadata={{'model': 'm'}} id='run-1'",
     ],
 )
-def test_the_answer_is_found_in_objects_that_were_written_with_repr(shown: str) -> None:
+def test_the_output_is_found_in_objects_serialized_with_repr(shown: str) -> None:
     assert response_text(shown) == SAID
 
 
@@ -223,11 +223,11 @@ def test_the_answer_is_found_in_objects_that_were_written_with_repr(shown: str) 
         [{"role": "tool", "content": "done", "tool_call_id": "c1"}],
     ],
 )
-def test_messages_in_which_the_assistant_says_nothing_hold_no_answer(written: Any) -> None:
+def test_messages_without_assistant_text_yield_no_output(written: Any) -> None:
     assert response_text(written) is None
 
 
-def test_an_answer_that_is_json_is_not_opened() -> None:
+def test_an_output_that_is_json_is_not_parsed() -> None:
     structured = '{"text": "x", "hotels": ["Ritz"]}'
     assert response_text([{"role": "assistant", "content": structured}]) == structured
     assert response_text({"output": structured}) == structured
@@ -242,7 +242,7 @@ near_messages = st.recursive(
 
 
 @given(st.text() | st.binary() | near_messages)
-def test_no_value_is_an_error_and_what_is_found_is_text_or_nothing(value: object) -> None:
+def test_any_value_is_read_without_an_error_and_yields_text_or_none(value: object) -> None:
     for find in (values.message_text, values.request_text, values.response_text):
         for written in (value, json.dumps(value, default=str), repr(value)):
             found = find(written)
