@@ -21,7 +21,7 @@ from support.span_builders import agent, ask_for, inside, messages, model, span,
         ("human_input", "await_human_input", None),
     ],
 )
-def test_the_operation_tells_what_a_span_is(kind: str, operation: str, role: str | None) -> None:
+def test_the_operation_determines_the_role_of_a_span(kind: str, operation: str, role: str | None) -> None:
     assert role_of(span(ag2__span__type=kind, gen_ai__operation__name=operation)) == role
 
 

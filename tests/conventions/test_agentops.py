@@ -35,14 +35,14 @@ def _span(kind: str, name: str = "work", **attributes: Any) -> SpanRecord:
         ("guardrail", None),
     ],
 )
-def test_the_kind_tells_what_a_span_is(kind: str, role: str | None) -> None:
+def test_the_span_kind_determines_the_role(kind: str, role: str | None) -> None:
     assert role_of(_span(kind)) == role
 
 
 @pytest.mark.parametrize(
     ("given", "role"), [({"args": ["Go"], "kwargs": {}}, "entry"), ({"args": [], "kwargs": {}}, None), (None, None)]
 )
-def test_a_session_is_a_request_only_if_it_was_given_something(given: Any, role: str | None) -> None:
+def test_a_session_span_is_a_request_only_if_it_has_an_input(given: Any, role: str | None) -> None:
     written = {} if given is None else {"agentops__entity__input": json.dumps(given)}
     assert role_of(_span("session", **written)) == role
 
@@ -50,7 +50,7 @@ def test_a_session_is_a_request_only_if_it_was_given_something(given: Any, role:
 @pytest.mark.parametrize(
     ("kind", "role"), [("graph_initialization", "aside"), ("graph_compilation", "aside"), ("langgraph_invoke", "agent")]
 )
-def test_building_a_graph_is_no_request(kind: str, role: str) -> None:
+def test_a_span_that_builds_a_graph_is_not_a_request(kind: str, role: str) -> None:
     assert role_of(_span("workflow", workflow__type=kind)) == role
 
 
@@ -58,7 +58,7 @@ def _tool(name: str = "x", **attributes: Any) -> SpanRecord:
     return _span("tool", name, tool__name=name, tool__parameters='{"n": 1}', **attributes)
 
 
-def test_a_call_that_is_said_to_have_succeeded_failed_if_it_has_an_error() -> None:
+def test_a_tool_call_with_status_succeeded_and_an_error_has_failed() -> None:
     failed = _tool(tool__status="succeeded", tool__result="sorry", error__type="AgentError")
     ((call,),) = (run.tool_calls for run in extract([failed]))
     assert (call.arguments, call.result, call.error) == ({"n": 1}, "sorry", "AgentError")
@@ -67,12 +67,12 @@ def test_a_call_that_is_said_to_have_succeeded_failed_if_it_has_an_error() -> No
 @pytest.mark.parametrize(
     ("status", "error"), [("failed", "no such city"), ("error", "no such city"), ("succeeded", None), ("success", None)]
 )
-def test_the_status_of_a_tool_tells_whether_it_failed(status: str, error: str | None) -> None:
+def test_the_tool_status_determines_whether_the_call_failed(status: str, error: str | None) -> None:
     ((call,),) = (run.tool_calls for run in extract([_tool(tool__status=status, tool__result="no such city")]))
     assert call.error == error
 
 
-def test_a_handoff_counts_once_and_as_none_of_the_tools() -> None:
+def test_a_handoff_is_one_call_and_not_a_used_tool() -> None:
     root = span("trip", workflow__step__type="trace", end_ns=10**15, **OURS)
     first = _span("agent", agent__name="triage", **inside(root))
     asks = {"gen_ai__completion__0__tool_calls__0__name": "transfer_to_legal"}
@@ -84,7 +84,7 @@ def test_a_handoff_counts_once_and_as_none_of_the_tools() -> None:
     assert (run.input, run.agent, run.tools_used) == ("Go", "triage", ())
 
 
-def test_a_handoff_of_others_is_not_read() -> None:
+def test_a_handoff_attribute_of_another_scope_is_ignored() -> None:
     assert role_of(span("message", to_agent="legal")) is None
 
 
@@ -96,7 +96,7 @@ def test_an_agent_in_a_tool_is_one_call_of_an_agent() -> None:
     assert [(call.name, call.kind) for call in run.tool_calls] == [("research", "agent")]
 
 
-def test_decorators_write_what_a_function_was_called_with() -> None:
+def test_the_arguments_and_results_of_decorated_functions_are_read() -> None:
     root = _span(
         "workflow",
         "trip.workflow",
@@ -120,7 +120,7 @@ def test_decorators_write_what_a_function_was_called_with() -> None:
     ]
 
 
-def test_langchains_callback_writes_attributes_of_its_own() -> None:
+def test_the_attributes_of_the_langchain_callback_are_read() -> None:
     asked, said = {"role": "user", "content": "Go"}, {"role": "assistant", "content": "Done"}
     session = _span("session", end_ns=10**15)
     graph = _span(
@@ -148,20 +148,20 @@ def test_langchains_callback_writes_attributes_of_its_own() -> None:
 @pytest.mark.parametrize(
     "prefix", ["gen_ai__request__functions__0", "gen_ai__request__tools__0"], ids=["parameters", "arguments"]
 )
-def test_the_tools_offered_are_numbered(prefix: str) -> None:
+def test_tool_definitions_in_numbered_attributes_are_read(prefix: str) -> None:
     schema = "parameters" if prefix.endswith("functions__0") else "arguments"
     offered = {f"{prefix}__name": "x", f"{prefix}__{schema}": '{"type": "object"}'}
     ((tool,),) = (run.available_tools for run in extract([_span("llm", **offered)]))
     assert (tool.name, tool.parameters) == ("x", {"type": "object"})
 
 
-def test_a_group_is_a_session() -> None:
+def test_the_group_id_is_the_session_id() -> None:
     root = span("trip", workflow__step__type="trace", group__id="s1", **OURS)
     (run,) = extract([root, _tool(**inside(root))])
     assert run.session_id == "s1"
 
 
-def test_the_goal_of_an_agent_of_crewai_is_not_what_it_was_asked() -> None:
+def test_the_goal_of_a_crewai_agent_is_not_the_input() -> None:
     agent = _span(
         "agent", agent__name="", agent__role="Guide", agentops__entity__input="Help", crewai__agent__goal="Help"
     )
@@ -170,7 +170,7 @@ def test_the_goal_of_an_agent_of_crewai_is_not_what_it_was_asked() -> None:
 
 
 @pytest.mark.parametrize("within", [True, False])
-def test_what_a_model_of_the_openai_client_asked_for_counts_once(within: bool) -> None:
+def test_a_call_that_the_openai_client_requested_is_counted_once(within: bool) -> None:
     words = {"gen_ai__prompt__0__role": "user", "gen_ai__prompt__0__content": "Go"}
     root = span("POST /chat", end_ns=10**15)
     first = span("chat", gen_ai__request__type="chat", gen_ai__completion__0__role="assistant", **words, **inside(root))

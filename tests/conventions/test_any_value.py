@@ -1,4 +1,4 @@
-"""What holds for every convention: attributes may hold anything, and a span is still read."""
+"""Every convention reads a span whatever values its attributes have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES = STRUCTURES | STRUCTURES.map(json.dumps) | STRUCTURES.map(json.dumps).ma
 
 
 def keys_of(convention: Convention) -> Iterator[str]:
-    """Every attribute that the convention's tables name."""
+    """Every attribute that the tables of the convention name."""
     yield from convention.all_marker_attributes
     for places in (convention.common_attributes, *convention.attributes_by_role.values()):
         for place in fields(places):
@@ -38,7 +38,7 @@ def keys_of(convention: Convention) -> Iterator[str]:
 
 
 def markers_of(convention: Convention) -> list[dict[str, str]]:
-    """What makes a span one of each role."""
+    """The attributes that mark a span of each role."""
     told = [{key: "x" if value == ANY else value} for key, values in convention.roles.items() for value in values]
     return told or [{sign: "x"} for sign in convention.marker_attributes]
 
@@ -46,7 +46,7 @@ def markers_of(convention: Convention) -> list[dict[str, str]]:
 @pytest.mark.parametrize("convention", BUILT_IN, ids=lambda convention: convention.name)
 @examples(0.4)
 @given(data=st.data())
-def test_a_span_is_read_whatever_its_attributes_hold(convention: Convention, data: st.DataObject) -> None:
+def test_a_span_with_any_attribute_values_is_read_without_an_error(convention: Convention, data: st.DataObject) -> None:
     held: dict[str, Any] = data.draw(
         st.dictionaries(st.sampled_from(sorted(set(keys_of(convention)))), VALUES, max_size=6)
     )

@@ -1,4 +1,4 @@
-"""What each convention reads off a span, where the captures do not show it."""
+"""The facts that conventions read from a span, for cases that the recorded captures do not cover."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ read = installed_conventions().classify
 SCHEMA = json.dumps({"type": "object", "properties": {"q": {"type": "string"}}})
 
 
-def test_a_span_of_no_convention_says_nothing() -> None:
+def test_a_span_of_no_convention_yields_no_facts() -> None:
     assert read(span("GET /", http__route="/")) == SpanFacts()
 
 
@@ -37,7 +37,7 @@ def test_two_conventions_on_one_span_complete_each_other() -> None:
     assert (reading.call_id, reading.session_id) == ("c1", "s")
 
 
-def test_a_later_convention_that_knows_the_role_also_knows_the_kind() -> None:
+def test_a_later_convention_that_knows_the_role_adds_the_kind() -> None:
     reading = read(span("handoff to b", gen_ai__conversation__id="s", openinference__span__kind="TOOL"))
     assert (reading.role, reading.kind, reading.session_id) == ("tool", "handoff", "s")
 
@@ -51,7 +51,7 @@ def test_a_later_convention_that_knows_the_role_also_knows_the_kind() -> None:
         ({}, None),
     ],
 )
-def test_openinference_parameters_are_arguments_only_where_they_are_no_schema(
+def test_openinference_parameters_are_arguments_unless_they_are_a_schema(
     attributes: dict[str, str], arguments: object
 ) -> None:
     written = read(span("x", openinference__span__kind="TOOL", tool__name="x", **attributes)).arguments
@@ -72,16 +72,16 @@ def test_openinference_parameters_are_arguments_only_where_they_are_no_schema(
         ({"traceloop__span__kind": "task"}, None, None),
     ],
 )
-def test_roles_and_kinds(attributes: dict[str, str], role: str | None, kind: str | None) -> None:
+def test_attributes_determine_role_and_kind(attributes: dict[str, str], role: str | None, kind: str | None) -> None:
     reading = read(span("x", **attributes))
     assert (reading.role, reading.kind) == (role, kind)
 
 
-def test_a_tool_span_without_a_name_attribute_is_named_by_its_span() -> None:
+def test_a_tool_span_without_a_name_attribute_gets_its_name_from_the_span_name() -> None:
     assert read(span("execute_tool search", gen_ai__operation__name="execute_tool")).span_name == "search"
 
 
-def test_structured_arguments_stay_structured() -> None:
+def test_structured_arguments_keep_their_structure() -> None:
     reading = read(span("x", gen_ai__operation__name="execute_tool", gen_ai__tool__call__arguments={"n": 1}))
     assert reading.arguments is not None
     assert reading.arguments.value == {"n": 1}

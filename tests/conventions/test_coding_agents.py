@@ -1,4 +1,4 @@
-"""Coding agents that report as OTLP log events, from the log records to whole runs.
+"""Runs of coding agents that export OTLP log events.
 
 The events follow the documentation of Claude Code (code.claude.com/docs/en/monitoring-usage), `codex-rs/otel/src/
 events/session_telemetry.rs` of Codex, and `packages/core/src/telemetry/types.ts` of Gemini CLI and Qwen Code.
@@ -23,16 +23,16 @@ SECOND = 1_000_000_000
 
 
 RAN = "Chunk ID: 94d7b3\nWall time: 0.1702 seconds\nProcess exited with code"
-"""What stands above the output of a command that Codex ran, up to its exit code."""
+"""The header that Codex writes before the output of a command, up to the exit code."""
 
 
 def claude(event: str, at: float, **attributes: Any) -> LogRecord:
-    """An event as Claude Code writes it: the short name in an attribute, the whole one as the body."""
+    """An event of Claude Code: the short name is an attribute, the full name is the body."""
     return log(event, at, body=f"claude_code.{event}", session__id="s", **attributes)
 
 
 def codex(event: str, at: float, **attributes: Any) -> LogRecord:
-    """An event as Codex writes it: its tracing library fills the name of the event with a place in the source."""
+    """An event of Codex: its tracing library sets the event name to a source location."""
     record = log(f"codex.{event}", at, conversation__id="c", **attributes)
     return LogRecord("event otel/src/events/session_telemetry.rs:861", record.attributes, time_ns=record.time_ns)
 
@@ -60,7 +60,7 @@ def summary(runs: list[Run]) -> list[tuple[str | None, str | None, tuple[str, ..
 PIECES = json.dumps(
     [{"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}}]} for text in ("Two ", "files.")]
 )
-"""One response as Gemini CLI writes it down: all that came of the stream."""
+"""One response as Gemini CLI records it: all chunks of the stream."""
 SESSIONS = {
     "claude": [
         claude("user_prompt", 1, prompt="Fix the test."),
@@ -96,7 +96,7 @@ SESSIONS = {
 
 
 @pytest.mark.parametrize("agent", SESSIONS)
-def test_every_prompt_of_a_session_is_a_request_with_the_tools_that_followed_it(agent: str) -> None:
+def test_each_prompt_of_a_session_is_a_request_with_the_tools_that_follow_it(agent: str) -> None:
     session = "c" if agent == "codex" else "s"
     assert summary(extract(SESSIONS[agent])) == [
         ("Fix the test.", session, ("Read",)),
@@ -105,13 +105,13 @@ def test_every_prompt_of_a_session_is_a_request_with_the_tools_that_followed_it(
 
 
 @pytest.mark.parametrize("agent", SESSIONS)
-def test_order_and_repetition_of_log_events_do_not_matter(agent: str) -> None:
+def test_order_and_repetition_of_log_events_do_not_change_the_runs(agent: str) -> None:
     runs = extract(SESSIONS[agent])
     for order in list(permutations(SESSIONS[agent][:4]))[::5]:
         assert extract([*SESSIONS[agent][4:], *order, *order]) == runs
 
 
-def test_two_sessions_at_once_do_not_mix() -> None:
+def test_concurrent_sessions_are_separate() -> None:
     other = [
         log("user_prompt", 1.5, body="claude_code.user_prompt", session__id="t", prompt="Write docs."),
         log("tool_result", 2.5, body="claude_code.tool_result", session__id="t", tool_name="Write", success="true"),
@@ -123,7 +123,7 @@ def test_two_sessions_at_once_do_not_mix() -> None:
     ]
 
 
-def test_a_tool_that_starts_at_the_same_instant_as_a_prompt_belongs_to_it() -> None:
+def test_a_tool_that_starts_at_the_time_of_a_prompt_belongs_to_that_prompt() -> None:
     for name in ("Read", "Bash", "Grep", "Edit"):
         records = [
             claude("user_prompt", 1, prompt="one"),
@@ -133,7 +133,7 @@ def test_a_tool_that_starts_at_the_same_instant_as_a_prompt_belongs_to_it() -> N
         assert summary(extract(records)) == [("one", "s", ()), ("two", "s", (name,))]
 
 
-def test_calls_are_ordered_by_their_start_and_know_what_ran_beside_them() -> None:
+def test_calls_are_ordered_by_start_time_and_know_their_concurrent_calls() -> None:
     [run] = extract(
         [
             claude("user_prompt", 1, prompt="go"),
@@ -185,7 +185,7 @@ def test_calls_are_ordered_by_their_start_and_know_what_ran_beside_them() -> Non
         ),
     ],
 )
-def test_a_call_that_was_not_allowed_is_kept_once_and_does_not_count(records: list[LogRecord]) -> None:
+def test_a_denied_call_is_kept_once_and_is_not_a_used_tool(records: list[LogRecord]) -> None:
     [run] = extract([claude("user_prompt", 1, prompt="go"), *records] if records[0].body else records)
     assert [(call.name, call.outcome, call.was_made) for call in run.tool_calls] == [("Bash", "denied", False)]
     assert run.tools_used == ()
@@ -201,7 +201,7 @@ def test_a_call_that_was_not_allowed_is_kept_once_and_does_not_count(records: li
         (gemini("tool_call", 2, function_name="Read", success=False, error="no such file"), "no such file"),
         (gemini("tool_call", 2, function_name="Read", success=False, error_type="file_not_found"), "file_not_found"),
         (gemini("tool_call", 2, function_name="Read", success=True), None),
-        # A shell command that ended badly, as Codex 0.169 and Gemini CLI 0.61 tell it.
+        # A shell command that failed, as Codex 0.169 and Gemini CLI 0.61 report it.
         (
             codex("tool_result", 2, tool_name="sh", success="true", output=f"{RAN} 1\nOutput:\nno such file"),
             "no such file",
@@ -218,7 +218,7 @@ def test_a_call_that_was_not_allowed_is_kept_once_and_does_not_count(records: li
         (claude("tool_result", 2, tool_name="Read", success="true"), None),
     ],
 )
-def test_a_call_failed_where_its_event_says_so(record: LogRecord, error: str | None) -> None:
+def test_the_event_of_a_call_determines_its_error(record: LogRecord, error: str | None) -> None:
     call = only_call(record)
     assert (call.error, call.outcome) == (error, "ok" if error is None else "error")
 
@@ -244,7 +244,7 @@ def test_a_call_failed_where_its_event_says_so(record: LogRecord, error: str | N
         (gemini("tool_call", 2, function_name="github_issues", mcp_server_name="github"), "github_issues", "github"),
     ],
 )
-def test_a_tool_of_an_mcp_server_has_its_own_name(record: LogRecord, name: str, server: str | None) -> None:
+def test_an_mcp_tool_has_its_own_name_and_its_server(record: LogRecord, name: str, server: str | None) -> None:
     call = only_call(record)
     assert (call.name, call.server) == (name, server)
 
@@ -267,24 +267,24 @@ def test_a_tool_of_an_mcp_server_has_its_own_name(record: LogRecord, name: str, 
         (gemini("tool_call", 2, function_name="ls", function_args='{\n  "path": "."\n}'), {"path": "."}),
     ],
 )
-def test_arguments(record: LogRecord, arguments: Any) -> None:
+def test_arguments_of_log_events_are_read(record: LogRecord, arguments: Any) -> None:
     assert only_call(record).arguments == arguments
 
 
-def test_a_prompt_that_was_left_out_is_not_known() -> None:
+def test_a_redacted_prompt_is_none() -> None:
     hidden = ("<REDACTED>", "[REDACTED]", None)
     for index, prompt in enumerate(hidden):
         [run] = extract([log("codex.user_prompt", 1, conversation__id=f"c{index}", prompt=prompt)])
         assert run.input is None
 
 
-def test_a_subagent_of_claude_code_is_an_agent() -> None:
+def test_a_subagent_of_claude_code_is_a_call_of_kind_agent() -> None:
     call = only_call(claude("tool_result", 2, tool_name="Task", tool_input='{"subagent_type": "reviewer"}'))
     assert (call.kind, call.arguments) == ("agent", {"subagent_type": "reviewer"})
 
 
 def interaction(*, decision: str = "accept", success: str = "true") -> list[Any]:
-    """The spans of one prompt, as Claude Code's beta writes them."""
+    """The spans of one prompt, as the tracing beta of Claude Code exports them."""
     root = span("claude_code.interaction", span__type="interaction", session__id="s", user_prompt="Fix the test.")
     tool = span("claude_code.tool", parent_id=root.span_id, span__type="tool", tool_name="Bash")
     asked = span(
@@ -312,13 +312,15 @@ def interaction(*, decision: str = "accept", success: str = "true") -> list[Any]
         pytest.param(interaction(decision="reject"), "denied", None, id="denied"),
     ],
 )
-def test_the_parts_of_a_call_are_told_of_the_call(spans: list[Any], outcome: str, error: str | None) -> None:
+def test_child_spans_of_a_tool_span_determine_the_outcome_of_its_call(
+    spans: list[Any], outcome: str, error: str | None
+) -> None:
     [run] = extract(spans)
     assert (run.input, run.session_id) == ("Fix the test.", "s")
     assert [(call.name, call.outcome, call.error) for call in run.tool_calls] == [("Bash", outcome, error)]
 
 
-def test_spans_and_log_events_of_one_call_are_one_call() -> None:
+def test_the_span_and_the_log_event_of_one_call_are_one_call() -> None:
     spans = interaction()
     tool = spans[1]
     event = LogRecord(
@@ -340,7 +342,7 @@ def test_spans_and_log_events_of_one_call_are_one_call() -> None:
     assert [(call.name, call.arguments, call.call_id) for call in run.tool_calls] == [("Bash", {"command": "ls"}, "t1")]
 
 
-def test_spans_and_log_events_that_do_not_know_of_each_other_are_one_request() -> None:
+def test_spans_and_log_events_without_common_ids_are_one_request() -> None:
     spans = [replace(one, scope="com.anthropic.claude_code.tracing") for one in interaction()]
     start = (spans[0].start_ns or 0) / SECOND
     events = [
@@ -351,7 +353,7 @@ def test_spans_and_log_events_that_do_not_know_of_each_other_are_one_request() -
     assert (run.tools_used, run.health.merged) == (("Bash",), 1)
 
 
-def test_spans_that_only_share_an_attribute_with_a_coding_agent_say_nothing() -> None:
+def test_spans_that_only_share_an_attribute_with_a_coding_agent_yield_no_runs() -> None:
     others = [
         span("work", span__type="tool", tool_name="x"),
         span("work", span__type="interaction"),
@@ -360,7 +362,7 @@ def test_spans_that_only_share_an_attribute_with_a_coding_agent_say_nothing() ->
     assert extract(others) == []
 
 
-def test_what_gemini_cli_asked_its_model_is_read_with_its_tools() -> None:
+def test_the_messages_of_gemini_cli_are_read_with_its_tools() -> None:
     said = [{"role": "model", "parts": [{"type": "tool_call", "name": "ls", "arguments": {"path": "."}}]}]
     done = [{"role": "model", "parts": [{"type": "text", "content": "Two files."}]}]
     [run] = extract(
@@ -397,13 +399,13 @@ def _details(at: float, output: Any) -> LogRecord:
         pytest.param("qwen-code", {"response_text": "Two files.", "subagent_name": "finder"}, None, id="to an agent"),
     ],
 )
-def test_what_a_model_said_to_the_user_is_the_answer(agent: str, response: dict[str, str], output: str | None) -> None:
+def test_the_text_of_a_model_response_is_the_output(agent: str, response: dict[str, str], output: str | None) -> None:
     prompt = gemini("user_prompt", 1, agent=agent, prompt="What is here?")
     [run] = extract([prompt, gemini("api_response", 2, agent=agent, **response)])
     assert run.output == output
 
 
-def test_a_session_stays_together_where_each_of_its_events_names_a_trace_of_its_own() -> None:
+def test_a_session_is_kept_together_even_if_each_event_has_its_own_trace() -> None:
     # Recorded with Gemini CLI 0.61: prompts are in no trace, each call is in one that has spans as well.
     spans = [span("schedule_tool_calls", trace_id=digit * 32, gen_ai__agent__name="gemini-cli") for digit in "ab"]
     calls = [
@@ -418,7 +420,7 @@ def test_a_session_stays_together_where_each_of_its_events_names_a_trace_of_its_
     ]
 
 
-def test_the_result_of_a_codex_tool_is_what_the_tool_said() -> None:
+def test_the_result_of_a_codex_tool_is_the_tool_output_without_the_header() -> None:
     assert (
         only_call(codex("tool_result", 2, tool_name="sh", output=f"{RAN} 0\nOutput:\nL2 is free\n")).result
         == "L2 is free\n"
@@ -430,11 +432,11 @@ def test_the_result_of_a_codex_tool_is_what_the_tool_said() -> None:
     assert only_call(codex("tool_result", 2, tool_name="read", output="Output:\nwords")).result == "Output:\nwords"
 
 
-def test_a_request_that_claude_code_makes_for_itself_is_none_of_a_user() -> None:
+def test_an_internal_model_request_of_claude_code_is_not_a_request_of_a_user() -> None:
     assert extract([span("claude_code.llm_request", span__type="llm_request", gen_ai__request__model="m")]) == []
 
 
-def test_a_file_of_logs_as_the_collector_writes_it_gives_the_runs(tmp_path: Path) -> None:
+def test_a_collector_file_of_logs_yields_the_runs(tmp_path: Path) -> None:
     lines = [
         {"resourceLogs": [{"scopeLogs": [{"logRecords": [_otlp(record)]}]}]}
         for record in [*SESSIONS["claude"], *SESSIONS["codex"]]
@@ -459,7 +461,7 @@ def _otlp(record: LogRecord) -> dict[str, Any]:
     return written
 
 
-def test_what_claude_said_last_is_the_answer_to_the_prompt_before_it() -> None:
+def test_the_last_response_of_claude_is_the_output_of_the_prompt_before_it() -> None:
     runs = extract(
         [
             claude("user_prompt", 1, prompt="Fix the test."),
@@ -477,7 +479,7 @@ def test_what_claude_said_last_is_the_answer_to_the_prompt_before_it() -> None:
     ]
 
 
-def test_the_result_of_a_call_is_in_an_event_of_its_span() -> None:
+def test_a_tool_output_event_of_a_span_is_the_result_of_the_call() -> None:
     # With OTEL_LOG_TOOL_CONTENT=1 and CLAUDE_CODE_ENHANCED_TELEMETRY_BETA=1, recorded with Claude Code 2.
     shown = SpanEvent("tool.output", {"output": "2 passed"})
     named = {"span__type": "tool", "tool_name": "Bash", "gen_ai__operation__name": "execute_tool"}

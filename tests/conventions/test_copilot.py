@@ -1,4 +1,4 @@
-"""GitHub Copilot: what its command line and its SDK wrote down (1.0.41 to 1.0.102), and the source of Copilot Chat."""
+"""GitHub Copilot: exports of its command line and its SDK (1.0.41 to 1.0.102), and the source of Copilot Chat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLI: dict[str, Any] = {
 
 
 def turn(*prompts: str, **more: Any) -> SpanRecord:
-    """A request as the command line records it: its agent has no name."""
+    """A request as the command line records it, with an agent without a name."""
     asked = messages(*map(user, prompts)) if prompts else None
     said = {} if asked is None else {"gen_ai__input__messages": asked}
     return span(
@@ -36,7 +36,7 @@ def turn(*prompts: str, **more: Any) -> SpanRecord:
 
 
 def call_of(name: str, **more: Any) -> ToolCall:
-    """The one call of a request whose only tool that is."""
+    """The call of a request with only this tool."""
     request = turn("Go.")
     [run] = extract([request, tool(name, {"a": 1}, **inside(request), **{**CLI, **more})])
     [call] = run.tool_calls
@@ -61,23 +61,23 @@ def call_of(name: str, **more: Any) -> ToolCall:
         ),
     ],
 )
-def test_the_prompt_is_what_a_person_typed(prompt: str, typed: str) -> None:
+def test_the_input_is_the_text_that_the_user_typed(prompt: str, typed: str) -> None:
     [run] = extract([turn(prompt)])
     assert run.input == typed
 
 
-def test_a_prompt_is_told_by_the_models_span_where_that_of_the_agent_is_lost() -> None:
+def test_the_model_span_gives_the_input_if_the_agent_span_is_lost() -> None:
     [run] = extract([model(asked=[user(f"{NOW}\n\nFind rooms.")], github__copilot__turn_id="0", **CLI)])
     assert run.input == "Find rooms."
 
 
-def test_a_notification_is_no_prompt() -> None:
+def test_a_notification_is_not_an_input() -> None:
     asked, notified = extract([turn(f"{NOW}\n\nFind rooms.", NOTIFIED), turn(NOTIFIED, trace_id="f" * 32)])
     assert (asked.input, notified.input) == ("Find rooms.", None)
 
 
-def test_what_the_agent_does_after_a_notification_belongs_to_the_request() -> None:
-    # The runtime of 1.0.102: the shell of an earlier call has ended, and the agent takes a turn in a new trace.
+def test_a_turn_after_a_notification_belongs_to_the_original_request() -> None:
+    # The runtime of 1.0.102: the shell of an earlier call ends, and the agent takes a turn in a new trace.
     spans = [
         *_served("Wait for the shell.", "I wait.", interaction="i1", number=1),
         *_served("What else?", "Nothing.", interaction="i2", number=2),
@@ -102,14 +102,14 @@ def _served(prompt: str, answer: str, *, interaction: str, number: int) -> list[
         {"copilot_chat__user_request": IN_VS_CODE},
     ],
 )
-def test_vs_code_tells_the_prompt_of_an_agent_on_its_own(attributes: dict[str, str]) -> None:
+def test_the_input_of_vs_code_is_read_from_each_of_its_attributes(attributes: dict[str, str]) -> None:
     asked = {"asked": "<context>\nFriday.\n</context>", "scope": "copilot-chat"}
     [run] = extract([agent("GitHub Copilot Chat", **asked, **attributes)])
     assert run.input == "Find rooms."
 
 
-def test_what_is_recorded_twice_is_one_call_and_one_answer() -> None:
-    # The runtime of the SDK 1.0.14: a second span of everything, which tells neither result nor error.
+def test_duplicate_spans_are_one_call_and_duplicate_texts_are_one_output() -> None:
+    # The runtime of the SDK 1.0.14 writes a second span for each span, without result and error.
     words = {"type": "text", "content": "Rooms found."}
     request = turn("Find rooms.", gen_ai__output__messages=messages({"role": "assistant", "parts": [words, words]}))
     twice = {**inside(request), **CLI, "gen_ai__tool__call__id": "c1", "start_ns": request.start_ns}
@@ -132,11 +132,11 @@ def test_what_is_recorded_twice_is_one_call_and_one_answer() -> None:
         ({"error__type": "denied", "scope": "my-scope", "gen_ai__provider__name": "openai"}, "denied"),
     ],
 )
-def test_a_call_that_was_not_permitted_is_denied(attributes: dict[str, Any], outcome: str) -> None:
+def test_a_call_without_permission_is_denied(attributes: dict[str, Any], outcome: str) -> None:
     assert call_of("bash", **attributes, status="error", status_message="Tool failed").outcome == outcome
 
 
-def test_what_another_agent_calls_denied_is_an_error_of_its_tool() -> None:
+def test_a_denied_error_of_another_agent_is_an_error_of_its_tool() -> None:
     request = agent("bank", asked="Pay.")
     [run] = extract([request, tool("pay", **inside(request), error__type="denied", status="error")])
     assert [call.outcome for call in run.tool_calls] == ["error"]
@@ -163,14 +163,14 @@ def test_what_another_agent_calls_denied_is_an_error_of_its_tool() -> None:
         pytest.param({"gen_ai__tool__call__result": "2 files\n<exited with exit code 0>"}, None, "2 files", id="ok"),
     ],
 )
-def test_a_shell_command_failed_where_its_exit_code_says_so(
+def test_a_shell_command_with_a_nonzero_exit_code_failed(
     attributes: dict[str, Any], error: str | None, result: str | None
 ) -> None:
     call = call_of("bash", **attributes)
     assert (call.error, call.result) == (error, result)
 
 
-def test_reading_of_a_command_that_failed_is_no_failure() -> None:
+def test_reading_the_output_of_a_failed_command_is_not_a_failure() -> None:
     for name in ("read_bash", "view"):
         call = call_of(name, gen_ai__tool__call__result=NO_FILE)
         assert (call.outcome, call.result) == ("ok", NO_FILE)
@@ -183,12 +183,12 @@ def test_reading_of_a_command_that_failed_is_no_failure() -> None:
         {},  # only the hash of the server's name
     ],
 )
-def test_a_tool_of_an_mcp_server_has_its_own_name(attributes: dict[str, str]) -> None:
+def test_an_mcp_tool_has_its_own_name_and_its_server(attributes: dict[str, str]) -> None:
     call = call_of("hotels-book_hotel", github__copilot__tool__parameters__mcp_tool_name="book_hotel", **attributes)
     assert (call.name, call.server) == ("book_hotel", "hotels")
 
 
-def test_a_call_and_the_message_that_asked_for_it_are_one_call() -> None:
+def test_a_call_and_the_message_that_requested_it_are_one_call() -> None:
     request = turn("Book.")
     name = "hotels-book_hotel"
     spans = [

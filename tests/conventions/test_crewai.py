@@ -1,4 +1,4 @@
-"""CrewAI 1.15, after what openinference-instrumentation-crewai and opentelemetry-instrumentation-crewai wrote of it."""
+"""CrewAI 1.15, as exported by openinference-instrumentation-crewai and opentelemetry-instrumentation-crewai."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTION, ANSWER = "Find a hotel in Paris.", "The Grand."
 TOOLS = [{"name": "search_hotels", "description": "Search hotels."}]
 
 
-def test_openllmetry_tells_question_answer_and_tools_in_attributes_of_its_own() -> None:
+def test_openllmetry_attributes_give_input_output_and_tools() -> None:
     operation = {"gen_ai__operation__name": "invoke_agent", "gen_ai__provider__name": "crewai"}
     crew = span("crewai.workflow", crewai__crew__result=ANSWER, **operation)
     task = span("x.task", parent_id=crew.span_id, crewai__task__description=QUESTION, **operation)
@@ -31,7 +31,7 @@ def test_openllmetry_tells_question_answer_and_tools_in_attributes_of_its_own() 
     assert [tool.name for tool in run.available_tools] == ["search_hotels"]
 
 
-def test_openinference_tells_question_and_answer_in_the_result_of_the_task() -> None:
+def test_openinference_task_results_give_input_and_output() -> None:
     whole = json.dumps({"raw": ANSWER, "tasks_output": [{"raw": "A part of it."}]})
     crew = span("Crew.kickoff", openinference__span__kind="CHAIN", crew_key="k", output__value=whole)
     task = span(
@@ -47,5 +47,5 @@ def test_openinference_tells_question_and_answer_in_the_result_of_the_task() -> 
 
 
 @pytest.mark.parametrize("value", ["Done.", 7, "{}", None])
-def test_a_result_that_is_none_of_a_task_says_nothing(value: Any) -> None:
+def test_a_value_that_is_not_a_task_result_yields_no_facts(value: Any) -> None:
     assert installed_conventions().classify(span("x", crew_key="k", output__value=value)).conventions == ()

@@ -1,4 +1,4 @@
-"""A convention that is declared wrongly is refused where it is declared."""
+"""An invalid declaration of a convention raises immediately."""
 
 from __future__ import annotations
 
@@ -162,19 +162,19 @@ def declare(**values: Any) -> Convention:
         ({"title": "x", "versions": 2}, "versions is 2, but it must be a text."),
     ],
 )
-def test_a_wrong_value_is_refused_with_the_field_and_what_it_must_be(values: dict[str, Any], message: str) -> None:
+def test_an_invalid_value_raises_with_the_field_and_the_expected_type(values: dict[str, Any], message: str) -> None:
     with pytest.raises(goldspan.ConfigurationError) as refused:
         declare(**values)
     assert str(refused.value) == f"convention 'acme': {message}"
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_a_convention_has_a_name(name: object) -> None:
+def test_a_convention_requires_a_name(name: object) -> None:
     with pytest.raises(goldspan.ConfigurationError, match=r"name is .*, but it must be a text that is not empty\."):
         declare(name=name)
 
 
-def test_an_unknown_field_of_a_convention_is_refused_with_the_nearest_one() -> None:
+def test_an_unknown_convention_field_raises_and_suggests_the_nearest_one() -> None:
     with pytest.raises(goldspan.ConfigurationError) as refused:
         declare(marker_attribute=("acme.step",))
     assert str(refused.value).startswith(
@@ -183,7 +183,7 @@ def test_an_unknown_field_of_a_convention_is_refused_with_the_nearest_one() -> N
     )
 
 
-def test_an_unknown_field_of_an_attribute_map_is_refused_with_the_nearest_one() -> None:
+def test_an_unknown_attribute_map_field_raises_and_suggests_the_nearest_one() -> None:
     with pytest.raises(goldspan.ConfigurationError) as refused:
         UNTYPED_MAP(argumets=("acme.given",))
     assert str(refused.value).startswith(
@@ -191,7 +191,7 @@ def test_an_unknown_field_of_an_attribute_map_is_refused_with_the_nearest_one() 
     )
 
 
-def test_a_value_of_any_size_is_shown_short_and_one_without_a_repr_by_its_type() -> None:
+def test_an_error_message_shortens_long_values_and_replaces_a_failing_repr_by_the_type() -> None:
     class Silent:
         def __repr__(self) -> str:
             raise RuntimeError
@@ -207,7 +207,7 @@ def test_every_field_is_checked() -> None:
     assert ATTRIBUTE_MAP_CHECKS.keys() == {field.name for field in fields(AttributeMap)}
 
 
-def test_a_function_and_an_object_of_your_own_may_be_message_sources() -> None:
+def test_functions_and_custom_objects_may_be_message_sources() -> None:
     def nothing(span: SpanRecord) -> tuple[()]:
         return ()
 

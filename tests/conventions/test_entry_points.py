@@ -1,4 +1,4 @@
-"""Conventions of other packages: installed with pip, found by their entry points."""
+"""Conventions of other packages, loaded from their entry points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONVENTION = Convention(
 )
 
 def __getattr__(name):
-    # Each of the other entry points fails in a way of its own while it is loaded.
+    # Each of the other entry points fails to load in a different way.
     if name == "RAISES":
         raise RuntimeError("no licence")
     if name == "EXITS":
@@ -104,17 +104,17 @@ def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(PACKAGE, CONVENTION, ENTRY_POINTS, under=tmp_path_factory.mktemp("package"))
 
 
-def test_a_package_that_offers_a_convention_needs_only_be_installed(installed_package: Path) -> None:
+def test_a_convention_of_an_installed_package_is_used_without_configuration(installed_package: Path) -> None:
     assert json.loads(run_python(FROM_SPANS, beside=installed_package).stdout) == [RUN]
 
 
-def test_without_the_package_its_spans_say_nothing(tmp_path: Path) -> None:
+def test_spans_of_a_convention_that_is_not_installed_are_not_read(tmp_path: Path) -> None:
     [[agent, request, tools, _]] = json.loads(run_python(FROM_SPANS, beside=tmp_path).stdout)
     assert (agent, request, tools) == (None, None, ["weather"])
 
 
 @pytest.mark.parametrize(("program", "runs"), [(FROM_SPANS, [RUN]), (LIVE, [RUN, RUN])], ids=["spans", "live"])
-def test_a_convention_that_cannot_be_used_is_left_out_with_one_warning(
+def test_an_unusable_convention_is_skipped_with_one_warning(
     installed_package: Path, program: str, runs: list[object]
 ) -> None:
     finished = run_python(program, beside=installed_package, warnings="always")
@@ -125,7 +125,7 @@ def test_a_convention_that_cannot_be_used_is_left_out_with_one_warning(
     assert finished.stderr.count("GoldspanWarning") == len(REASONS)
 
 
-def test_a_trace_file_is_read_though_an_installed_convention_cannot_be_used(
+def test_a_trace_file_is_read_even_if_an_installed_convention_is_unusable(
     installed_package: Path, tmp_path: Path
 ) -> None:
     attribute = {"key": "acme.step", "value": {"stringValue": "turn"}}
@@ -139,6 +139,6 @@ def test_a_trace_file_is_read_though_an_installed_convention_cannot_be_used(
     assert finished.stderr.count("GoldspanWarning") == len(REASONS)
 
 
-def test_an_installed_convention_comes_before_the_built_in_ones(installed_package: Path) -> None:
+def test_an_installed_convention_precedes_the_built_in_conventions(installed_package: Path) -> None:
     code = "from goldspan.conventions import installed_conventions; print(installed_conventions().members[0].name)"
     assert run_python(code, beside=installed_package).stdout.strip() == "acme"

@@ -1,4 +1,4 @@
-"""Spans of families that no convention knows, read by what their attributes are called."""
+"""Spans that no convention knows, read by common attribute names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def only(*spans: SpanRecord) -> Run:
     return run
 
 
-# What a span is.
+# The role of a span.
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def only(*spans: SpanRecord) -> Run:
         ("acme.kind", "workflow", "entry"),
         ("acme.core.type", "retriever", "tool"),
         ("span.kind", "generation", "model"),
-        # Words that mean something else where it is not sure that the kind is a span's.
+        # Words with another meaning if the attribute may not be the span kind.
         ("acme.kind", "generation", None),
         ("acme.type", "conversation", None),
         ("acme.type", "function", None),
@@ -64,35 +64,37 @@ def only(*spans: SpanRecord) -> Run:
         ("acme.span.kind", "embedding", None),
     ],
 )
-def test_an_attribute_of_a_usual_name_tells_what_a_span_is(attribute: str, kind: str, role: str | None) -> None:
+def test_an_attribute_with_a_common_name_determines_the_role_of_a_span(
+    attribute: str, kind: str, role: str | None
+) -> None:
     read = read_by_fallback(SpanRecord("1" * 32, "2" * 16, "3" * 16, "x", {attribute: kind, "acme.input": "Go"}))
     assert (read.role if read else None) == role
     assert (read.guessed_from if read else attribute) == attribute
 
 
-def test_a_span_that_tells_neither_what_went_in_nor_what_came_out_is_not_read() -> None:
+def test_a_span_without_input_and_output_is_not_read() -> None:
     assert read_by_fallback(acme("tool", "search")) is None
     assert role_of(acme("tool", "search")) is None
     assert role_of(acme("tool", "search", acme__input="Go")) == "tool"
 
 
-def test_a_span_of_no_kind_is_a_request_where_it_is_the_root() -> None:
+def test_a_root_span_without_a_kind_is_a_request() -> None:
     root = acme("span", "trip", acme__input="Go", acme__output="Done.", end_ns=10**15)
     inner = acme("span", "step", acme__input="x", **inside(root))
     run = only(root, inner, acme("tool", "search", acme__input='{"q": 1}', **inside(inner)))
     assert (run.input, run.output, run.tools_used) == ("Go", "Done.", ("search",))
 
 
-# What it says.
+# The content of a span.
 
 
 def request(**facts: Any) -> list[SpanRecord]:
-    """A request as a family would tell it that nobody knows."""
+    """A request as an unknown instrumentation would export it."""
     root = acme("agent", "planner", acme__input="Go", acme__output="Done.", acme__session__id="s1", end_ns=10**15)
     return [root, acme("tool", "search", **inside(root), **facts)]
 
 
-def test_a_request_has_its_words_its_session_and_its_agent() -> None:
+def test_a_request_has_input_output_session_and_agent() -> None:
     run = only(*request(acme__input='{"q": 1}', acme__output='"found"'))
     assert (run.agent, run.input, run.output, run.session_id) == ("planner", "Go", "Done.", "s1")
     (call,) = run.tool_calls
@@ -108,11 +110,11 @@ def test_a_request_has_its_words_its_session_and_its_agent() -> None:
         ({"input__value": "{'q': 1}", "output__value": "three"}, {"q": 1}, "three"),
         ({"acme__input": '{"type": "json", "value": {"q": 1}}', "acme__output": "3"}, {"q": 1}, 3),
         ({"acme__input": '{"args": [], "kwargs": {"q": 1}}', "acme__response": "3"}, {"q": 1}, 3),
-        # What the family itself says of it goes before what others wrote beside it.
+        # Attributes of the instrumentation precede attributes that others added.
         ({"other__input": "no", "acme__input": '{"q": 1}', "acme__output": "3"}, {"q": 1}, 3),
     ],
 )
-def test_arguments_and_results_are_read_out_of_their_envelopes(facts: Any, arguments: Any, result: Any) -> None:
+def test_arguments_and_results_are_unwrapped_from_their_envelopes(facts: Any, arguments: Any, result: Any) -> None:
     (call,) = only(*request(**facts)).tool_calls
     assert (call.arguments, call.result) == (arguments, result)
 
@@ -128,12 +130,12 @@ def test_arguments_and_results_are_read_out_of_their_envelopes(facts: Any, argum
         ("run", {"tool_name": "search"}, "search"),
     ],
 )
-def test_a_tools_name_is_an_attribute_or_the_spans(name: str, facts: Any, expected: str) -> None:
+def test_a_tool_name_is_an_attribute_or_else_the_span_name(name: str, facts: Any, expected: str) -> None:
     run = only(acme("tool", name, acme__input="{}", **facts))
     assert run.tools_used == (expected,)
 
 
-def test_an_id_an_error_and_a_kind_are_told() -> None:
+def test_call_id_error_and_kind_are_read() -> None:
     found = only(*request(acme__input="{}", acme__tool__call__id="c1", acme__error="boom")).tool_calls
     assert [(call.call_id, call.error) for call in found] == [("c1", "boom")]
     root, _ = request(acme__input="{}")
@@ -171,16 +173,16 @@ def test_an_id_an_error_and_a_kind_are_told() -> None:
     ],
     ids=["text", "envelope", "flat", "flat prompt"],
 )
-def test_a_models_messages_show_what_it_asked_for(spoken: Any) -> None:
+def test_model_messages_give_the_requested_calls(spoken: Any) -> None:
     run = only(acme("llm", "chat", **spoken))
     assert (run.input, run.tools_used) == ("Go", ("x",))
     assert run.tool_calls[0].evidence == "requested"
 
 
-# Where it is not used.
+# Spans that the fallback ignores.
 
 
-def test_spans_of_a_scope_that_a_convention_knows_are_left_alone() -> None:
+def test_the_fallback_ignores_spans_of_a_scope_that_a_convention_knows() -> None:
     known = span("x", openinference__span__kind="TOOL", input__value="{}", scope="known")
     other = acme("tool", "y", acme__input="{}", scope="known", **inside(known))
     run = only(known, other)
@@ -189,24 +191,24 @@ def test_spans_of_a_scope_that_a_convention_knows_are_left_alone() -> None:
     assert (run.tools_used, run.health.fallback) == (("x", "y"), ("acme.span.kind",))
 
 
-def test_words_that_all_families_use_do_not_tell_the_family() -> None:
+def test_genai_spans_in_the_same_trace_do_not_disable_the_fallback() -> None:
     root = acme("conversation", "talk", acme__input="Go", end_ns=10**15)
     run = only(root, tool("x", {}, **inside(root)), model(asked=[user("Go")], **inside(root)))
     assert (run.span_name, run.tools_used, run.health.fallback) == ("talk", ("x",), ("acme.span.kind",))
 
 
-def test_a_model_that_is_known_by_its_name_alone_says_what_its_family_wrote() -> None:
+def test_the_content_of_a_model_span_with_only_a_model_name_is_read_by_the_fallback() -> None:
     spoken = {"acme__input": TEXT([{"role": "user", "content": "Go"}]), "gen_ai__request__model": "m"}
     asked = TEXT([{"role": "assistant", "tool_calls": [{"name": "x", "args": {}}]}])
     run = only(acme("llm", "chat", acme__output=asked, **spoken))
     assert (run.input, run.tools_used, run.health.fallback) == ("Go", ("x",), ("acme.span.kind",))
 
 
-def test_what_is_no_work_of_an_agent_stays_unknown() -> None:
+def test_a_span_unrelated_to_an_agent_is_ignored() -> None:
     assert extract([span("GET /", http__request__method="GET", network__type="ipv4", http__request__body="tool")]) == []
 
 
-def test_nobody_knows_whether_an_unknown_family_would_show_a_call() -> None:
+def test_calls_of_an_unknown_instrumentation_may_be_invisible() -> None:
     root = acme("agent", "planner", acme__input="Go", acme__output="Done.")
     said = TEXT([{"role": "assistant", "content": "Done."}])
     run = only(root, acme("llm", "chat", acme__output=said, **inside(root)))
@@ -221,12 +223,12 @@ def test_nobody_knows_whether_an_unknown_family_would_show_a_call() -> None:
         st.one_of(st.none(), st.text(), st.integers(), st.lists(st.text()), st.sampled_from(["tool", "llm", "agent"])),
     )
 )
-def test_no_value_of_an_attribute_is_an_error(attributes: dict[str, Any]) -> None:
+def test_any_attribute_value_is_read_without_an_error(attributes: dict[str, Any]) -> None:
     for run in extract([SpanRecord("1" * 32, "2" * 16, None, "x", attributes, start_ns=1, end_ns=2)]):
         assert run.health.fallback
 
 
-# Without the convention of a family.
+# Recorded exports read without their convention.
 
 
 @pytest.fixture
@@ -254,7 +256,9 @@ def without() -> Iterator[Any]:
         ("genai", "semantic_kernel-retry"),
     ],
 )
-def test_a_recorded_export_shows_its_calls_without_its_convention(without: Any, convention: str, recorded: str) -> None:
+def test_a_recorded_export_yields_its_calls_without_its_convention(
+    without: Any, convention: str, recorded: str
+) -> None:
     paths = [path for path in sorted(FAMILIES.iterdir()) if path.name.partition(".")[0] == recorded]
     payload = [path for path in paths if not path.name.endswith(".runs.json")]
     known = [(run.tools_used, [call.error is None for call in run.tool_calls]) for run in goldspan.load_runs(*payload)]

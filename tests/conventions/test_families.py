@@ -1,7 +1,7 @@
-"""One recorded export of each family of instrumentations, and the whole runs that come out of it.
+"""One recorded export of each family of instrumentations, and the runs that it yields.
 
-A snapshot is made anew with `pytest tests/conventions/test_families.py --update-snapshots`; what changes in it
-is for a person to judge.
+`pytest tests/conventions/test_families.py --update-snapshots` writes the snapshots again. A person reviews every
+change in them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def _name(path: Path) -> str:
 
 _PAYLOADS = sorted(path for path in FAMILIES.iterdir() if not path.name.endswith(".runs.json"))
 RECORDED = {name: list(paths) for name, paths in groupby(_PAYLOADS, key=_name)}
-"""Trace and log payloads of one recording share the name before the first dot."""
+"""Trace and log payloads of one recording have the same name before the first dot."""
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_export_gives_the_same_runs_as_ever(name: str, pytestconfig: pytest.Config) -> None:
+def test_a_recorded_export_yields_the_runs_of_its_snapshot(name: str, pytestconfig: pytest.Config) -> None:
     snapshot = FAMILIES / f"{name}.runs.json"
     runs = [json.loads(to_json(run_document(run))) for run in goldspan.load_runs(*RECORDED[name])]
     if pytestconfig.getoption("--update-snapshots"):

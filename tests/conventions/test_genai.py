@@ -1,4 +1,4 @@
-"""The GenAI conventions where no recorded export shows them, after the pages of semantic-conventions-genai."""
+"""The GenAI conventions beyond the recorded exports, as specified in semantic-conventions-genai."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ read = installed_conventions().classify
         ("text_completion", {}, "model", None),
     ],
 )
-def test_the_operation_tells_what_a_span_is(
+def test_the_operation_determines_role_and_kind_of_a_span(
     operation: str, more: dict[str, str], role: str | None, kind: str | None
 ) -> None:
     reading = read(span("x", gen_ai__operation__name=operation, **more))
@@ -62,12 +62,12 @@ def test_the_operation_tells_what_a_span_is(
         pytest.param("retrieval docs", {"gen_ai__operation__name": "retrieval"}, "docs", id="retrieval by its span"),
     ],
 )
-def test_a_call_is_named_by_the_best_of_what_its_span_says(name: str, more: dict[str, str], expected: str) -> None:
+def test_a_call_gets_its_name_from_the_most_specific_source(name: str, more: dict[str, str], expected: str) -> None:
     [run] = extract([span(name, **{"gen_ai__operation__name": "execute_tool", **more})])
     assert [call.name for call in run.tool_calls] == [expected]
 
 
-def test_a_retrieval_has_its_query_as_argument_and_does_not_count_as_a_tool() -> None:
+def test_the_query_of_a_retrieval_is_its_argument_and_a_retrieval_is_not_a_used_tool() -> None:
     query = span("retrieval", gen_ai__operation__name="retrieval", gen_ai__retrieval__query__text="rooms in Porto")
     [run] = extract([query])
     assert [call.arguments for call in run.tool_calls] == [{"query": "rooms in Porto"}]
@@ -116,19 +116,19 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("events", EVENTS.values(), ids=EVENTS)
-def test_messages_in_events_are_read(events: list[SpanEvent]) -> None:
+def test_messages_in_span_events_are_read(events: list[SpanEvent]) -> None:
     [run] = extract([span("chat", gen_ai__operation__name="chat", events=tuple(events))])
     assert run.input == "Find me a room"
     assert [(call.name, call.arguments, call.call_id) for call in run.tool_calls] == [("search", {"q": 1}, "c1")]
 
 
-def test_content_that_was_left_out_is_no_content() -> None:
+def test_elided_content_is_none() -> None:
     left_out = (SpanEvent("gen_ai.user.message", {"content": "<elided>"}), SpanEvent("gen_ai.choice", {"index": 0}))
     [run] = extract([span("chat", gen_ai__operation__name="chat", events=left_out)])
     assert (run.input, run.output) == (None, None)
 
 
-def test_log_events_speak_for_a_model_span_that_never_arrived() -> None:
+def test_log_events_replace_a_lost_model_span() -> None:
     place: dict[str, Any] = {"trace_id": "a" * 32, "span_id": "b" * 16}
     logs = [
         LogRecord("gen_ai.user.message", {}, {"content": "Find me a room"}, time_ns=10, **place),
@@ -138,7 +138,7 @@ def test_log_events_speak_for_a_model_span_that_never_arrived() -> None:
     assert (run.input, run.tools_used) == ("Find me a room", ("search",))
 
 
-def test_a_result_that_a_message_calls_an_error_is_the_error_of_the_executed_call() -> None:
+def test_an_error_result_in_a_message_is_the_error_of_the_executed_call() -> None:
     root = agent()
     asked = model(answered=[asks_for("search", {"q": 1}, "c1")], parent_id=root.span_id)
     made = tool("search", {"q": 1}, gen_ai__tool__call__id="c1", parent_id=root.span_id)
@@ -149,7 +149,7 @@ def test_a_result_that_a_message_calls_an_error_is_the_error_of_the_executed_cal
     ]
 
 
-def test_an_agent_inside_a_tool_inside_a_model_span_is_heard() -> None:
+def test_an_agent_in_a_tool_in_a_model_span_gives_its_calls() -> None:
     # google-adk 1.x runs tools inside the span of the model that asked for them.
     outer = model(answered=[asks_for("ask_expert", {"q": "why"}, "c1")])
     used = tool("ask_expert", {"q": "why"}, gen_ai__tool__call__id="c1", parent_id=outer.span_id)
@@ -168,7 +168,7 @@ def test_an_agent_inside_a_tool_inside_a_model_span_is_heard() -> None:
         ({"gen_ai__tool__name": "search", "gen_ai__operation__name": "guardrail"}, None),
     ],
 )
-def test_without_an_operation_the_attributes_tell_what_a_span_is(attributes: dict[str, str], role: str | None) -> None:
+def test_without_an_operation_the_attributes_determine_the_role(attributes: dict[str, str], role: str | None) -> None:
     assert read(span("x", **attributes)).role == role
 
 
@@ -182,7 +182,7 @@ def test_messages_in_numbered_attributes_are_read() -> None:
     assert (run.input, run.output) == ("Hi", "Ho")
 
 
-def test_the_agents_of_the_openai_agents_instrumentation_are_told_apart_by_their_spans() -> None:
+def test_agents_of_the_openai_agents_instrumentation_get_their_names_from_their_spans() -> None:
     # opentelemetry-instrumentation-openai-agents-v2 0.1.0, span_processor.py
     anybody = {"gen_ai__agent__name": "OpenAI Agent", "gen_ai__agent__description": "OpenAI Agents instrumentation"}
     one = span("invoke_agent triage", gen_ai__operation__name="invoke_agent", **anybody)

@@ -32,12 +32,12 @@ def action(subtype: str, name: str = "x", **more: Any) -> SpanRecord:
         ("evaluator", None, None),
     ],
 )
-def test_roles_and_kinds(subtype: str, role: str | None, kind: str | None) -> None:
+def test_the_subtype_determines_role_and_kind(subtype: str, role: str | None, kind: str | None) -> None:
     reading = installed_conventions().classify(action(subtype))
     assert (reading.role, reading.kind) == (role, kind)
 
 
-def test_a_flow_inside_a_flow_is_part_of_the_same_request() -> None:
+def test_a_nested_flow_is_part_of_the_same_request() -> None:
     outer = action("flow", input='"Plan it."', output='"Done."', sessionId="s1")
     inner = action("flow", parent_id=outer.span_id, input='"A part."')
     call = action("tool", "search", parent_id=inner.span_id, input='{"q": 1}', output='"found"', state="success")
@@ -46,12 +46,12 @@ def test_a_flow_inside_a_flow_is_part_of_the_same_request() -> None:
     assert [(made.name, made.arguments, made.result) for made in run.tool_calls] == [("search", {"q": 1}, "found")]
 
 
-def test_what_only_the_model_shows_is_requested() -> None:
+def test_a_call_that_only_the_model_span_shows_is_requested() -> None:
     said = {"message": {"role": "model", "content": [{"toolRequest": {"name": "pay", "ref": "r1", "input": {"n": 1}}}]}}
     [run] = extract([action("model", output=json.dumps(said))])
     assert [(call.name, call.call_id, call.evidence) for call in run.tool_calls] == [("pay", "r1", "requested")]
 
 
-def test_the_state_tells_of_a_failure_where_the_status_does_not() -> None:
+def test_the_state_attribute_gives_the_error_if_the_span_status_is_unset() -> None:
     [run] = extract([action("tool", "search", state="error")])
     assert [call.error for call in run.tool_calls] == ["error"]

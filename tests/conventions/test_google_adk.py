@@ -1,4 +1,4 @@
-"""Google's ADK where no recorded export shows it, after `telemetry/tracing.py` of google-adk and adk-java."""
+"""Google ADK beyond the recorded exports, as implemented in `telemetry/tracing.py` of google-adk and adk-java."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def tool(
         (tool("google_search", **{"gen_ai.tool.type": "GoogleSearchTool"}), "hosted"),
     ],
 )
-def test_the_class_of_a_tool_tells_its_kind(span_made: SpanRecord, kind: str) -> None:
+def test_the_tool_class_determines_the_kind_of_the_call(span_made: SpanRecord, kind: str) -> None:
     [run] = extract([span_made])
     assert [call.kind for call in run.tool_calls] == [kind]
 
 
 @pytest.mark.parametrize("response", ["{}", '{"Content": {"parts": []}}', "<not serializable>"])
-def test_what_merges_parallel_calls_is_no_call(response: str) -> None:
+def test_a_span_that_merges_parallel_calls_is_not_a_call(response: str) -> None:
     merged = tool("(merged tools)", arguments="N/A", response=response, **{"gen_ai.tool.call.id": "e-1"})
     [run] = extract([tool(), merged])
     assert run.tools_used == ("book",)
 
 
 @pytest.mark.parametrize("name", ["execute_tool (merged)", "execute_tool (merged tools)"])
-def test_nor_is_it_where_a_processor_dropped_the_name_of_the_tool(name: str) -> None:
+def test_a_merged_span_without_its_tool_name_is_not_a_call(name: str) -> None:
     merged = span(name, **{"gen_ai.operation.name": "execute_tool", "gcp.vertex.agent.event_id": "e-1"})
     [run] = extract([tool(), merged])
     assert run.tools_used == ("book",)
 
 
-def test_an_id_that_is_not_specified_is_none() -> None:
+def test_an_unspecified_call_id_is_none() -> None:
     calls = [tool(**{"gen_ai.tool.call.id": "<not specified>"}) for _ in range(2)]
     [run] = extract(calls)
     assert [call.call_id for call in run.tool_calls] == [None, None]
@@ -77,19 +77,19 @@ def test_an_id_that_is_not_specified_is_none() -> None:
         pytest.param('{"n": 1}', '{"status": "ok", "result": 3}', ({"n": 1}, {"status": "ok", "result": 3}), id="own"),
     ],
 )
-def test_arguments_and_results_are_told_from_content_that_is_off(
+def test_placeholders_for_disabled_content_are_not_arguments_or_results(
     arguments: str, response: str, expected: tuple[Any, Any]
 ) -> None:
     [run] = extract([tool(arguments=arguments, response=response)])
     assert [(call.arguments, call.result) for call in run.tool_calls] == [expected]
 
 
-def test_a_failure_that_the_model_is_to_reflect_on_is_an_error() -> None:
+def test_a_reflect_and_retry_failure_is_an_error() -> None:
     [run] = extract([tool(response=json.dumps(FAILED))])
     assert [(call.error, call.outcome) for call in run.tool_calls] == [("nights must be >= 1", "error")]
 
 
-def test_the_first_java_version_names_a_tool_only_in_its_span() -> None:
+def test_the_first_java_version_gives_the_tool_name_only_in_the_span_name() -> None:
     # google/adk-java 0.1, Telemetry.java and flows/llmflows/Functions.java
     call = span(
         "tool_call [book]", **{"gen_ai.system": "gcp.vertex.agent", "gcp.vertex.agent.tool_call_args": '{"n": 1}'}
@@ -99,7 +99,7 @@ def test_the_first_java_version_names_a_tool_only_in_its_span() -> None:
     assert [(made.name, made.arguments) for made in run.tool_calls] == [("book", {"n": 1})]
 
 
-def test_a_request_to_the_model_holds_messages_and_tools() -> None:
+def test_a_model_request_contains_messages_and_tool_definitions() -> None:
     request = {
         "config": {
             "tools": [{"function_declarations": [{"name": "book", "parameters_json_schema": {"type": "object"}}]}]
@@ -118,7 +118,7 @@ def test_a_request_to_the_model_holds_messages_and_tools() -> None:
 
 
 @pytest.mark.parametrize("value", ["{}", "null", "[", 3, ["x"]])
-def test_content_of_any_other_shape_is_no_content(value: Any) -> None:
+def test_content_of_another_structure_is_ignored(value: Any) -> None:
     reading = installed_conventions().classify(span("call_llm", **{"gcp.vertex.agent.llm_request": value}))
     assert reading.role == "model"
     assert [place() for place in reading.tool_definitions] == [()]
@@ -127,7 +127,7 @@ def test_content_of_any_other_shape_is_no_content(value: Any) -> None:
 BARE = {"scope": "gcp.vertex.agent"}
 
 
-def test_in_typescript_a_span_with_nothing_but_its_name_is_a_call_that_failed() -> None:
+def test_a_typescript_tool_span_with_only_a_name_is_a_failed_call() -> None:
     work = agent("helper", **BARE)
     failed = span("execute_tool book", **BARE, **inside(work))
     [run] = extract([span("invocation", **BARE), work, failed])
@@ -135,7 +135,7 @@ def test_in_typescript_a_span_with_nothing_but_its_name_is_a_call_that_failed() 
     assert (call.name, call.evidence, call.error, call.outcome) == ("book", "executed", "error", "error")
 
 
-def test_what_it_threw_is_told_where_the_model_is_asked_again() -> None:
+def test_the_thrown_error_is_read_from_the_next_model_request() -> None:
     work = agent("helper", **BARE)
     asked = {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "book", "args": {"n": 1}}}]}
     thrown = {"error": "Error in tool 'book': no room"}
@@ -164,11 +164,11 @@ def test_what_it_threw_is_told_where_the_model_is_asked_again() -> None:
     ],
     ids=["another scope", "an attribute", "merged calls", "another name"],
 )
-def test_no_other_span_is_known_by_its_name(other: SpanRecord) -> None:
+def test_no_other_span_is_recognized_as_a_tool_by_its_name(other: SpanRecord) -> None:
     assert role_of(other) != "tool"
     assert not any(run.tool_calls for run in extract([agent("helper", **BARE), other]))
 
 
-def test_an_error_of_a_tools_own_is_no_failure() -> None:
+def test_an_error_key_in_the_result_of_a_tool_is_not_a_failure() -> None:
     [run] = extract([tool(response=json.dumps({"error": "no such hotel"}))])
     assert [(call.error, call.result) for call in run.tool_calls] == [(None, {"error": "no such hotel"})]

@@ -31,7 +31,7 @@ def test_an_agent_with_its_tools_is_a_request() -> None:
     assert (run.input, run.output, run.tools_used) == ("Find a hotel.", "Found it.", ("search",))
 
 
-def test_an_agent_used_as_a_tool_is_an_agent() -> None:
+def test_an_agent_used_as_a_tool_is_a_call_of_kind_agent() -> None:
     agent = span("haystack.agent.run", haystack__agent__max_steps=10)
     outer = span("haystack.agent.step.tool", haystack__tool__name="ask_expert", parent_id=agent.span_id)
     inner = span("haystack.agent.run", haystack__agent__max_steps=10, parent_id=outer.span_id)
@@ -43,7 +43,7 @@ def test_an_agent_used_as_a_tool_is_an_agent() -> None:
 @pytest.mark.parametrize(
     ("decision", "outcomes"), [("confirm", []), ("modify", []), ("reject", [("delete_all", "denied", "c1")])]
 )
-def test_a_call_that_a_person_rejected_was_denied(decision: str, outcomes: list[Any]) -> None:
+def test_a_call_that_the_user_rejected_is_denied(decision: str, outcomes: list[Any]) -> None:
     agent = span("haystack.agent.run", haystack__agent__max_steps=10)
     attributes = {"haystack__tool__name": "delete_all", "haystack__tool__call__id": "c1", f"{STRATEGY}type": "Blocking"}
     asked = span("strategy", parent_id=agent.span_id, **attributes, **{f"{STRATEGY}decision": decision})
@@ -55,13 +55,13 @@ def test_a_call_that_a_person_rejected_was_denied(decision: str, outcomes: list[
     ("output", "error"),
     [('{"error": "no rooms"}', "no rooms"), ("{}", "error"), (None, "error")],
 )
-def test_a_failed_tool_says_why_where_content_is_traced(output: str | None, error: str) -> None:
+def test_a_failed_tool_has_its_output_as_error_if_content_is_recorded(output: str | None, error: str) -> None:
     attributes = {} if output is None else {"haystack__agent__step__tool__output": output}
     [run] = extract([span("x", haystack__tool__name="book", haystack__tool__error=True, **attributes)])
     assert [call.error for call in run.tool_calls] == [error]
 
 
-def test_an_indexing_pipeline_is_no_request() -> None:
+def test_an_indexing_pipeline_is_not_a_request() -> None:
     pipeline = span("haystack.pipeline.run", haystack__pipeline__max_runs_per_component=100)
     writer = span("haystack.component.run", haystack__component__type="DocumentWriter", parent_id=pipeline.span_id)
     assert extract([pipeline, writer]) == []
@@ -75,7 +75,7 @@ def test_messages_of_old_versions_with_underscores_are_read() -> None:
 
 
 @pytest.mark.parametrize("value", ["[", 7, '{"messages": 3}', '{"messages": [[1]], "replies": "x", "tools": {}}', ""])
-def test_content_that_cannot_be_read_does_no_harm(value: Any) -> None:
+def test_unreadable_content_is_ignored(value: Any) -> None:
     attributes = {
         "haystack__component__type": "OpenAIChatGenerator",
         "haystack__component__input": value,

@@ -1,4 +1,4 @@
-"""LangChain's run metadata on spans of MLflow and Langfuse, as LangChain 1.4 and LangGraph 1.2 write it."""
+"""LangChain run metadata on MLflow and Langfuse spans, as LangChain 1.4 and LangGraph 1.2 write it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def of_langfuse(name: str, metadata: dict[str, Any]) -> SpanRecord:
         pytest.param("step", {"thread_id": "t1", "name": "x"}, (None, None, None), id="somebody else's metadata"),
     ],
 )
-def test_metadata_names_agents_and_sessions(
+def test_metadata_gives_the_agent_name_and_the_session(
     written: Any, name: str, metadata: dict[str, Any], expected: tuple[str | None, ...]
 ) -> None:
     seen = read(written(name, metadata))

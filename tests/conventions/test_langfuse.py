@@ -1,4 +1,4 @@
-"""Langfuse, where no recorded export shows it.
+"""Langfuse spans beyond the recorded exports.
 
 Attributes as `langfuse/_client/attributes.py` of langfuse-python and `packages/core/src/constants.ts` of langfuse-js
 name them.
@@ -28,7 +28,7 @@ read = installed_conventions().classify
         *((kind, None) for kind in ("span", "chain", "evaluator", "embedding", "guardrail", "event")),
     ],
 )
-def test_roles_of_observation_types(kind: str, role: str | None) -> None:
+def test_the_observation_type_determines_the_role(kind: str, role: str | None) -> None:
     assert read(span("x", langfuse__observation__type=kind)).role == role
 
 
@@ -48,13 +48,13 @@ def test_a_retriever_is_a_retrieval() -> None:
     ],
 )
 @pytest.mark.parametrize("mark", ["langfuse__internal__is_app_root", "langfuse__internal__as_root"])
-def test_the_root_of_the_application_is_a_request_where_it_was_asked_something(
+def test_an_application_root_span_with_an_input_is_a_request(
     attributes: dict[str, str], role: str | None, mark: str
 ) -> None:
     assert read(span("x", langfuse__observation__type="span", **attributes, **{mark: True})).role == role
 
 
-def test_a_tool_of_level_error_failed_though_its_status_says_nothing() -> None:
+def test_a_tool_with_level_error_failed_even_if_its_span_status_is_unset() -> None:
     # langfuse-js: `observation.update({level: "ERROR", statusMessage})` leaves the span's status alone.
     seen = span(
         "pay",
@@ -67,12 +67,12 @@ def test_a_tool_of_level_error_failed_though_its_status_says_nothing() -> None:
     assert [(call.name, call.arguments, call.error) for call in run.tool_calls] == [("pay", {"amount": 5}, "no funds")]
 
 
-def test_the_session_may_be_named_as_langfuse_maps_it() -> None:
+def test_the_session_is_read_from_both_session_attributes() -> None:
     assert read(span("x", langfuse__session__id="s1")).session_id == "s1"
     assert read(span("x", session__id="s2")).session_id == "s2"
 
 
-def test_a_generation_asks_for_tools_in_its_output() -> None:
+def test_the_output_of_a_generation_contains_the_requested_calls() -> None:
     # The OpenAI integration: the request's messages in, the response's message out.
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     seen = span(
@@ -98,15 +98,15 @@ OFFERED = {"type": "function", "function": {"name": "pay", "parameters": {"type"
         pytest.param([{"role": "user", "content": "Pay 5."}, {"role": "tool", "content": OFFERED}], id="as messages"),
     ],
 )
-def test_the_tools_that_a_model_was_offered(given: object) -> None:
+def test_tool_definitions_of_a_generation_are_read_from_its_input(given: object) -> None:
     [run] = extract(
         [span("x", langfuse__observation__type="generation", langfuse__observation__input=json.dumps(given))]
     )
     assert (run.input, [tool.name for tool in run.available_tools]) == ("Pay 5.", ["pay"])
 
 
-def test_requests_in_one_span_of_the_application_that_langfuse_did_not_export_are_told_apart() -> None:
-    # langfuse-python 5 exports what belongs to language models, and no span of a web framework.
+def test_requests_in_one_unexported_application_span_are_separate() -> None:
+    # langfuse-python 5 exports spans of language models, but no span of a web framework.
     def turn(city: str, number: int) -> list[SpanRecord]:
         asked = [{"role": "user", "content": f"Is {city} warm?"}]
         call = {"id": f"c{number}", "type": "function", "function": {"name": "weather", "arguments": f'["{city}"]'}}

@@ -1,4 +1,4 @@
-"""LangSmith's OpenTelemetry export, where no recorded export shows it.
+"""Spans of the LangSmith OpenTelemetry exporter beyond the recorded exports.
 
 Attributes as `langsmith/_internal/otel/_otel_exporter.py` of langsmith-sdk writes them.
 """
@@ -30,7 +30,7 @@ read = installed_conventions().classify
         pytest.param({"kind": "parser"}, None, None, id="parser"),
     ],
 )
-def test_roles(attributes: dict[str, str], role: str | None, kind: str | None) -> None:
+def test_the_attributes_determine_role_and_kind(attributes: dict[str, str], role: str | None, kind: str | None) -> None:
     keys = {
         "kind": "langsmith__span__kind",
         "node": "langsmith__metadata__langgraph_node",
@@ -42,14 +42,14 @@ def test_roles(attributes: dict[str, str], role: str | None, kind: str | None) -
     assert (reading.role, reading.kind) == (role, kind)
 
 
-def test_the_project_is_no_session() -> None:
+def test_the_project_name_is_not_the_session() -> None:
     seen = span("x", langsmith__span__kind="chain", langsmith__trace__session_name="my project")
     assert read(seen).session_id is None
     thread = span("x", langsmith__span__kind="chain", langsmith__metadata__thread_id="t1")
     assert read(thread).session_id == "t1"
 
 
-def test_a_traceable_function_has_its_arguments_in_the_prompt_and_its_result_in_the_completion() -> None:
+def test_a_traceable_function_has_arguments_in_gen_ai_prompt_and_its_result_in_gen_ai_completion() -> None:
     # `@traceable(run_type="tool")`: inputs are the function's own arguments, outputs are under `output`.
     seen = span(
         "weather",
@@ -64,7 +64,7 @@ def test_a_traceable_function_has_its_arguments_in_the_prompt_and_its_result_in_
     assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, {"temp_c": 21})
 
 
-def test_a_wrapped_openai_client_asks_for_tools_in_the_choices_of_its_completion() -> None:
+def test_a_wrapped_openai_client_has_the_requested_calls_in_its_completion() -> None:
     # `wrap_openai`: inputs are the request's body, outputs the response's.
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     seen = span(

@@ -1,4 +1,4 @@
-"""LangWatch, after its SDK for Python and its callback for LangChain; see also the recorded export of 1.4."""
+"""LangWatch, as its Python SDK and its LangChain callback write it; see also the recorded export of 1.4."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SAYS = {"content": "Done", "response_metadata": {}}
         ("module", None),
     ],
 )
-def test_the_type_tells_what_a_span_is(kind: str, role: str | None) -> None:
+def test_the_span_type_determines_the_role(kind: str, role: str | None) -> None:
     assert role_of(span(langwatch__span__type=kind)) == role
 
 
@@ -63,19 +63,21 @@ def test_the_type_tells_what_a_span_is(kind: str, role: str | None) -> None:
         (("text", "{}"), ("list", [{"type": "text", "value": "a"}, {"type": "json", "value": 2}]), {}, ["a", 2]),
     ],
 )
-def test_arguments_and_results_stand_in_envelopes(given: Any, returned: Any, arguments: Any, result: Any) -> None:
+def test_arguments_and_results_are_unwrapped_from_envelopes(
+    given: Any, returned: Any, arguments: Any, result: Any
+) -> None:
     ((call,),) = (run.tool_calls for run in extract([_span("tool", "weather", given, returned)]))
     assert (call.name, call.arguments, call.result) == ("weather", arguments, result)
 
 
-def test_a_retrieval_shows_the_contexts_where_it_returned_nothing() -> None:
+def test_the_contexts_are_the_result_of_a_retrieval_without_output() -> None:
     contexts = [{"content": "Lisbon is sunny"}]
     retrieval = _span("rag", "docs", ("text", "weather"), langwatch__rag_contexts=json.dumps(contexts))
     ((call,),) = (run.tool_calls for run in extract([retrieval]))
     assert (call.kind, call.raw_arguments, call.result) == ("retrieval", "weather", contexts)
 
 
-def test_a_graph_is_an_agent_and_its_nodes_are_none() -> None:
+def test_a_graph_is_an_agent_and_its_nodes_are_not() -> None:
     graph = _span("chain", "trip", _state(ASKED), _state(ASKED, ASKS, ANSWERS, SAYS), end_ns=10**15)
     node = _span("chain", "model", _state(ASKED), _state(ASKS), **inside(graph))
     step = _span("chain", "tools", ("json", [CALL]), _state(ANSWERS), **inside(graph))
@@ -86,7 +88,7 @@ def test_a_graph_is_an_agent_and_its_nodes_are_none() -> None:
     assert [(call.name, call.call_id, call.arguments) for call in run.tool_calls] == [("x", "c1", {"n": 1})]
 
 
-def test_a_graph_with_a_memory_tells_only_what_was_said_since_it_was_asked() -> None:
+def test_the_output_of_a_graph_with_memory_starts_after_the_last_input() -> None:
     again = {"content": "Again", "id": "2"}
     graph = _span("chain", "trip", _state(again), _state(ASKED, ASKS, ANSWERS, SAYS, again, SAYS))
     model = _span("llm", "llm", ("chat_messages", [{"role": "user", "content": "Again"}]), **inside(graph))
@@ -94,7 +96,7 @@ def test_a_graph_with_a_memory_tells_only_what_was_said_since_it_was_asked() -> 
     assert (run.input, run.output, run.tool_calls) == ("Again", "Done", ())
 
 
-def test_a_graph_in_a_tool_is_one_call_of_an_agent() -> None:
+def test_a_graph_in_a_tool_is_one_call_of_kind_agent() -> None:
     outer = _span("chain", "trip", _state(ASKED), _state(ASKED, SAYS), end_ns=10**15)
     calling = _span("tool", "research", ("text", "{'task': 'refunds'}"), end_ns=10**15, **inside(outer))
     asked = {"role": "user", "content": "refunds"}
@@ -105,7 +107,7 @@ def test_a_graph_in_a_tool_is_one_call_of_an_agent() -> None:
     assert run.input == "Go"
 
 
-def test_the_outermost_span_is_the_request_with_its_input_session_and_output() -> None:
+def test_the_outermost_span_is_the_request_with_input_session_and_output() -> None:
     root = _span(
         "span",
         "trip",
@@ -120,7 +122,7 @@ def test_the_outermost_span_is_the_request_with_its_input_session_and_output() -
     assert (run.input, run.output, run.session_id, run.agent) == ("Go", "Done", "s1", "first")
 
 
-def test_the_tools_offered_stand_among_the_models_parameters() -> None:
+def test_tool_definitions_are_read_from_the_model_parameters() -> None:
     offered = {"temperature": 0, "tools": [{"type": "function", "function": {"name": "x", "parameters": {}}}]}
     answered = [
         {

@@ -26,7 +26,7 @@ WRITTEN = {"litellm__call_id": "l1", "gen_ai__operation__name": "chat", "llm__re
         pytest.param("POST /chat", {"events": (SpanEvent("gen_ai.choice", {}),)}, "model", id="with the messages"),
     ],
 )
-def test_a_span_on_which_a_call_was_written_stays_what_it_was(name: str, own: dict[str, object], role: str) -> None:
+def test_a_span_keeps_its_role_if_litellm_adds_attributes_to_it(name: str, own: dict[str, object], role: str) -> None:
     assert read(span(name, **WRITTEN, **own)).role == role
 
 
@@ -61,7 +61,7 @@ def test_a_span_on_which_a_call_was_written_stays_what_it_was(name: str, own: di
         ),
     ],
 )
-def test_what_was_sent_to_a_provider_and_what_came_back(raw: dict[str, str]) -> None:
+def test_messages_and_calls_are_read_from_the_raw_request_and_response(raw: dict[str, str]) -> None:
     [run] = extract([span("raw_gen_ai_request", **raw)])
     [call] = run.tool_calls
     assert (run.input, [tool.name for tool in run.available_tools]) == ("Pay 5.", ["pay"])

@@ -22,7 +22,7 @@ CALLS = [{"id": "item_1", "call_id": "c1", "name": "weather", "arguments": '{"ci
 
 
 def conversation(mark: str = "", **failure: Any) -> list[SpanRecord]:
-    """A turn with a tool, the turn that tells its result, and a second question."""
+    """A turn with a tool, the turn with its result, and a second question."""
     session = span("agent_session")
 
     def inside(parent: SpanRecord, name: str, **attributes: Any) -> SpanRecord:
@@ -49,7 +49,7 @@ def conversation(mark: str = "", **failure: Any) -> list[SpanRecord]:
 
 
 @pytest.mark.parametrize("mark", ["", "pii__"])
-def test_a_request_begins_where_the_user_spoke_and_goes_on_with_the_reply_after_the_tool(mark: str) -> None:
+def test_a_request_starts_at_the_user_turn_and_includes_the_reply_after_the_tool(mark: str) -> None:
     first, second = extract(conversation(mark))
     assert (first.input, first.output, first.tools_used) == ("What is the weather?", "It rains.", ("weather",))
     assert (second.input, second.tools_used) == ("Thanks.", ())
@@ -58,6 +58,6 @@ def test_a_request_begins_where_the_user_spoke_and_goes_on_with_the_reply_after_
 
 
 @pytest.mark.parametrize(("output", "error"), [("no network", "no network"), ("", "error")])
-def test_a_tool_fails_where_its_flag_says_so(output: str, error: str) -> None:
+def test_the_is_error_flag_of_a_tool_determines_its_error(output: str, error: str) -> None:
     first, _ = extract(conversation(function_tool__output=output, function_tool__is_error=True))
     assert [call.error for call in first.tool_calls] == [error]

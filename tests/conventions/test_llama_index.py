@@ -1,4 +1,4 @@
-"""LlamaIndex's own OpenTelemetry integration, as `llama-index-observability-otel` 0.7 writes it."""
+"""The OpenTelemetry integration of LlamaIndex, as `llama-index-observability-otel` 0.7 writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ read = installed_conventions().classify
 
 
 def step(name: str, event: str, summary: str, **more: object) -> SpanRecord:
-    """A span inside a step: every one of them carries the step's tags."""
+    """A span inside a step; every such span has the tags of the step."""
     tags = {"llamaindex__step__input_event": event, "llamaindex__step__input_summary": summary}
     return span(name, llamaindex__run_id="r1", **tags, **more)
 
@@ -31,11 +31,11 @@ CALL = "ToolCall(tool_name='pay', tool_kwargs={'sum': 5}, tool_id='c1')"
         pytest.param("BaseWorkflowAgent.call_tool", "AgentInput", None, id="another step"),
     ],
 )
-def test_a_tool_is_known_by_its_step_and_its_method(name: str, event: str, role: str | None) -> None:
+def test_step_and_method_determine_whether_a_span_is_a_tool(name: str, event: str, role: str | None) -> None:
     assert read(step(name, event, CALL)).role == role
 
 
-def test_a_step_and_the_tool_inside_it_are_one_call_and_the_inner_one_knows_that_it_failed() -> None:
+def test_a_step_and_its_inner_tool_are_one_call_with_the_error_of_the_inner_span() -> None:
     outer = step("BaseWorkflowAgent.call_tool", "ToolCall", CALL)
     inner = step(
         "FunctionTool.acall", "ToolCall", CALL, parent_id=outer.span_id, status="error", status_message="broke"
@@ -52,7 +52,7 @@ def test_a_step_and_the_tool_inside_it_are_one_call_and_the_inner_one_knows_that
         pytest.param("ToolCall(tool_name='pay', tool_kwargs={'sum': 5, 'note': 'for th...", None, id="cut off"),
     ],
 )
-def test_arguments_that_were_cut_off_are_not_taken_for_the_whole(summary: str, arguments: object) -> None:
+def test_truncated_arguments_are_not_read_as_complete(summary: str, arguments: object) -> None:
     [run] = extract([step("BaseWorkflowAgent.call_tool", "ToolCall", summary)])
     [call] = run.tool_calls
     assert (call.name, call.arguments) == ("pay", arguments)
@@ -65,13 +65,13 @@ def test_arguments_that_were_cut_off_are_not_taken_for_the_whole(summary: str, a
         pytest.param("{'parcel': 7}", "tool", id="a user's tool of the same name"),
     ],
 )
-def test_the_tool_that_passes_the_request_on(arguments: str, kind: str) -> None:
+def test_a_handoff_tool_is_a_handoff_only_with_handoff_arguments(arguments: str, kind: str) -> None:
     summary = f"ToolCall(tool_name='handoff', tool_kwargs={arguments}, tool_id='c1')"
     [run] = extract([step("AgentWorkflow.call_tool", "ToolCall", summary)])
     assert [call.kind for call in run.tool_calls] == [kind]
 
 
-def test_a_result_that_was_not_cut_off_is_in_the_event_of_the_step() -> None:
+def test_a_complete_result_is_read_from_the_step_output_event() -> None:
     output = f"ToolCallResult({CALL[9:-1]}, tool_output=ToolOutput(content='paid', raw_output='paid', is_error=False))"
     [run] = extract(
         [step("BaseWorkflowAgent.call_tool", "ToolCall", CALL, events=(SpanEvent("step.output", {"output": output}),))]
@@ -79,7 +79,7 @@ def test_a_result_that_was_not_cut_off_is_in_the_event_of_the_step() -> None:
     assert [call.result for call in run.tool_calls] == ["paid"]
 
 
-def test_what_a_model_was_asked_and_answered_is_in_the_events_of_its_span() -> None:
+def test_model_messages_are_read_from_the_events_of_the_span() -> None:
     asked = '[{"role": "user", "blocks": [{"block_type": "text", "text": "Pay 5."}]}]'
     blocks = '[{"block_type": "tool_call", "tool_call_id": "c1", "tool_name": "pay", "tool_kwargs": "{\\"sum\\": 5}"}]'
     tools = '[{"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}]'

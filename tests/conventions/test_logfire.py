@@ -1,4 +1,4 @@
-"""Logfire, where no recorded export shows it."""
+"""Logfire spans beyond the recorded exports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def logfire(
     parent: str | None = None,
     **attributes: Any,
 ) -> SpanRecord:
-    """A span as Logfire writes it: its name is the template of its message, and a schema lists its attributes."""
+    """A Logfire span: its name is the message template, and a schema lists its attributes."""
     attributes |= {"logfire.msg_template": template, "logfire.span_type": "span"}
     if schema is not None:
         attributes["logfire.json_schema"] = json.dumps({"type": "object", "properties": schema})
@@ -50,14 +50,14 @@ def only_call(seen: SpanRecord) -> ToolCall:
         ("my execute_tool weather", None),
     ],
 )
-def test_a_function_is_what_its_author_called_it(template: str, role: str | None) -> None:
+def test_the_message_template_determines_the_role_of_a_function(template: str, role: str | None) -> None:
     assert read(logfire(template, code="weather", name="weather")).role == role
 
 
 @pytest.mark.parametrize(
     "template", ["execute_tool weather", "execute_tool {name}", "execute_tool {name!r}", "execute_tool weather {city=}"]
 )
-def test_the_name_is_a_word_of_the_template_or_fills_it(template: str) -> None:
+def test_a_tool_name_is_read_from_the_template_or_its_attribute(template: str) -> None:
     seen = logfire(
         template, schema={"city": {}, **({"name": {}} if "{name" in template else {})}, city="Rome", name="weather"
     )
@@ -65,7 +65,7 @@ def test_the_name_is_a_word_of_the_template_or_fills_it(template: str) -> None:
     assert (call.name, call.arguments) == ("weather", {"city": "Rome"})
 
 
-def test_arguments_are_the_attributes_in_the_schema_and_texts_stay_texts() -> None:
+def test_arguments_are_the_attributes_in_the_schema_and_text_is_not_parsed() -> None:
     call = only_call(
         logfire(
             "execute_tool book",
@@ -82,11 +82,11 @@ def test_arguments_are_the_attributes_in_the_schema_and_texts_stay_texts() -> No
 
 
 @pytest.mark.parametrize(("schema", "arguments"), [({}, {}), (None, None)])
-def test_without_a_schema_it_is_not_known_whether_there_were_arguments(schema: Any, arguments: Any) -> None:
+def test_without_a_schema_the_arguments_are_unknown(schema: Any, arguments: Any) -> None:
     assert only_call(logfire("execute_tool ping", schema=schema)).arguments == arguments
 
 
-def test_the_question_of_an_agent_is_its_argument_and_the_answer_its_return() -> None:
+def test_the_argument_of_an_agent_is_the_input_and_its_return_value_is_the_output() -> None:
     [run] = extract(
         [logfire("invoke_agent trip", schema={"question": {}, "return": {}}, question="Where?", **{"return": "Here."})]
     )
@@ -111,12 +111,12 @@ def test_a_function_of_the_agents_sdk_is_a_tool() -> None:
     assert (call.server, call.error) == ("meteo", "offline")
 
 
-def test_a_hand_off_of_the_agents_sdk_is_no_tool() -> None:
+def test_a_handoff_of_the_agents_sdk_is_not_a_tool() -> None:
     reading = read(logfire("Handoff: {from_agent} → {to_agent}", from_agent="a", to_agent="b"))
     assert (reading.role, reading.kind, reading.name) == ("tool", "handoff", "b")
 
 
-def test_the_agents_sdk_marks_the_request_and_its_agents() -> None:
+def test_the_agents_sdk_trace_is_the_request_and_its_agent_runs_are_agents() -> None:
     whole = read(logfire("OpenAI Agents trace: {name}", name="Agent workflow", group_id="g1"))
     assert (whole.role, whole.session_id) == ("entry", "g1")
     agent = read(logfire("Agent run: {name!r}", name="helper"))
@@ -130,7 +130,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
     ("template", "attributes"),
     [
         pytest.param(
-            # llm_providers/openai.py: question and answer apart.
+            # llm_providers/openai.py: request and response in separate attributes.
             "Chat Completion with {request_data[model]!r}",
             {
                 "request_data": {"messages": [{"role": "user", "content": "Warm?"}], "model": "gpt"},
@@ -139,7 +139,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
             id="OpenAI",
         ),
         pytest.param(
-            # llm_providers/anthropic.py: the content blocks of a reply are gathered in `tool_calls`.
+            # llm_providers/anthropic.py: `tool_calls` collects the content blocks of a response.
             "Message with {request_data[model]!r}",
             {
                 "request_data": {"messages": [{"role": "user", "content": "Warm?"}], "model": "claude"},
@@ -148,7 +148,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
             id="Anthropic",
         ),
         pytest.param(
-            # openai_agents.py: `GenerationSpanData`, question and answer in one list.
+            # openai_agents.py: `GenerationSpanData`, request and response in one list.
             "Chat completion with {gen_ai.request.model!r}",
             {
                 "request_data": {
@@ -158,7 +158,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
             id="generation of the Agents SDK",
         ),
         pytest.param(
-            # openai_agents.py: `ResponseSpanData`, question and answer in one list of events.
+            # openai_agents.py: `ResponseSpanData`, request and response in one list of events.
             "Responses API with {gen_ai.request.model!r}",
             {
                 "events": [
@@ -170,7 +170,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
         ),
     ],
 )
-def test_a_model_that_logfire_traces_asks_for_tools(template: str, attributes: dict[str, Any]) -> None:
+def test_a_model_span_has_the_requested_calls(template: str, attributes: dict[str, Any]) -> None:
     seen = logfire(template, **{key: json.dumps(value) for key, value in attributes.items()})
     [run] = extract([seen])
     assert run.input == "Warm?"
@@ -180,8 +180,8 @@ def test_a_model_that_logfire_traces_asks_for_tools(template: str, attributes: d
 
 
 @pytest.mark.parametrize("template", ["MCP request: tools/call add", "MCP server handle request: tools/call"])
-def test_an_mcp_request_to_call_a_tool_is_one(template: str) -> None:
-    # mcp.py: the request and the response as they went over the wire.
+def test_an_mcp_request_to_call_a_tool_is_a_call(template: str) -> None:
+    # mcp.py: the request and the response of the MCP protocol.
     call = only_call(
         logfire(
             template,
@@ -192,7 +192,7 @@ def test_an_mcp_request_to_call_a_tool_is_one(template: str) -> None:
     assert (call.name, call.arguments, call.result, call.error) == ("add", {"a": 1, "b": 2}, "no", "no")
 
 
-def test_an_mcp_request_to_list_tools_is_none() -> None:
+def test_an_mcp_request_to_list_tools_is_not_a_call() -> None:
     assert read(logfire("MCP request: tools/list", request='{"method":"tools/list"}')).role is None
 
 
@@ -224,18 +224,16 @@ def test_a_conversation_of_the_claude_agent_sdk_is_a_request_with_its_tools() ->
 @pytest.mark.parametrize(
     "template", ["Message with x", "Responses API", "MCP request: tools/call x", "execute_tool x", "Function: {name}"]
 )
-def test_damaged_attributes_are_read_as_far_as_they_go(template: str, attributes: dict[str, Any]) -> None:
+def test_damaged_attributes_raise_no_error(template: str, attributes: dict[str, Any]) -> None:
     assert len(extract([logfire(template, **attributes)])) <= 1
 
 
 @pytest.mark.parametrize(("group", "session"), [("s1", "s1"), ("null", None), (None, None)])
-def test_the_group_of_a_trace_of_the_agents_sdk_is_the_session_if_there_is_one(
-    group: str | None, session: str | None
-) -> None:
+def test_the_group_id_of_an_agents_sdk_trace_is_the_session(group: str | None, session: str | None) -> None:
     assert read(logfire("OpenAI Agents trace: {name}", group_id=group)).session_id == session
 
 
-def test_the_tools_offered_to_a_model_of_the_agents_sdk_are_repeated_in_its_response() -> None:
+def test_tool_definitions_are_read_from_the_response_of_the_agents_sdk() -> None:
     response = json.dumps({"tools": [{"type": "function", "name": "pay", "parameters": {"type": "object"}}]})
     reading = read(logfire("Responses API with {gen_ai.request.model!r}", response=response))
     assert [tool.name for place in reading.tool_definitions for tool in place()] == ["pay"]

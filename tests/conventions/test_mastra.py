@@ -1,4 +1,4 @@
-"""Mastra where no recorded export shows it, after `gen-ai-semantics.ts` of @mastra/otel-exporter."""
+"""Mastra beyond the recorded exports, as implemented in `gen-ai-semantics.ts` of @mastra/otel-exporter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mastra(kind: str, operation: str | None = None, **attributes: Any) -> SpanRe
     ],
     ids=lambda value: value.name if isinstance(value, SpanRecord) else "",
 )
-def test_the_type_of_a_span_tells_what_it_is(made: SpanRecord, role: str | None, kind: str | None) -> None:
+def test_the_span_type_determines_role_and_kind(made: SpanRecord, role: str | None, kind: str | None) -> None:
     reading = read(made)
     assert (reading.role, reading.kind) == (role, kind)
 
@@ -43,7 +43,7 @@ def test_the_server_of_an_mcp_tool_is_its_address() -> None:
     assert (reading.name, reading.server) == ("add", "orders")
 
 
-def test_a_step_of_the_model_holds_its_calls() -> None:
+def test_a_model_step_contains_its_requested_calls() -> None:
     root = mastra("agent_run", "invoke_agent", **{"mastra.agent_run.input": '[{"role": "user", "content": "Add"}]'})
     output = {"text": "", "toolCalls": [{"toolCallId": "c1", "toolName": "add", "args": {"a": 1}}]}
     answered = {"mastra.model_step.output": json.dumps(output)}
@@ -62,5 +62,5 @@ def test_a_step_of_the_model_holds_its_calls() -> None:
         ({"mastra.metadata.sessionId": "s-1"}, "s-1"),
     ],
 )
-def test_the_session_is_the_thread(attributes: dict[str, str], session: str) -> None:
+def test_the_session_is_the_thread_id(attributes: dict[str, str], session: str) -> None:
     assert read(mastra("agent_run", "invoke_agent", **attributes)).session_id == session

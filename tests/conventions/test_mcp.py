@@ -1,4 +1,4 @@
-"""Spans of the Model Context Protocol where no recorded export shows them."""
+"""Spans of the Model Context Protocol beyond the recorded exports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def call(name: str = "tools/call add", **attributes: Any) -> SpanRecord:
         pytest.param("MCP send tools/call add", {}, "add", id="the Python SDK's name"),
     ],
 )
-def test_a_call_is_named(name: str, attributes: dict[str, str], expected: str) -> None:
+def test_a_call_gets_its_tool_name_from_span_name_or_attributes(
+    name: str, attributes: dict[str, str], expected: str
+) -> None:
     [run] = extract([call(name, **attributes)])
     assert [made.name for made in run.tool_calls] == [expected]
 
@@ -42,7 +44,7 @@ def test_a_call_is_named(name: str, attributes: dict[str, str], expected: str) -
         pytest.param({}, None, id="not recorded"),
     ],
 )
-def test_arguments_are_found(attributes: dict[str, str], expected: Any) -> None:
+def test_arguments_are_read_from_each_attribute(attributes: dict[str, str], expected: Any) -> None:
     [run] = extract([call(**attributes)])
     assert [made.arguments for made in run.tool_calls] == [expected]
 
@@ -58,13 +60,13 @@ def test_arguments_are_found(attributes: dict[str, str], expected: Any) -> None:
         ({"gen_ai.tool.call.result": {"content": [{"type": "text", "text": "bad"}], "isError": True}}, "bad"),
     ],
 )
-def test_a_failed_call_says_so(attributes: dict[str, Any], error: str | None) -> None:
+def test_attributes_determine_the_error_of_a_call(attributes: dict[str, Any], error: str | None) -> None:
     [run] = extract([call(**attributes)])
     assert [made.error for made in run.tool_calls] == [error]
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "prompts/get", "resources/read", "server/discover"])
-def test_discovery_is_no_request(method: str) -> None:
+def test_discovery_is_not_a_request(method: str) -> None:
     assert extract([span(method, **{"mcp.method.name": method}), span("x", **{"rpc.method": method})]) == []
 
 
@@ -76,13 +78,11 @@ def test_discovery_is_no_request(method: str) -> None:
         ({"rpc.system": "grpc", "rpc.method": "tools/call"}, None),
     ],
 )
-def test_remote_procedure_calls_count_only_where_they_are_of_the_protocol(
-    attributes: dict[str, str], role: str | None
-) -> None:
+def test_an_rpc_span_has_a_role_only_if_it_is_an_mcp_call(attributes: dict[str, str], role: str | None) -> None:
     assert installed_conventions().classify(span("x", **attributes)).role == role
 
 
-def test_four_layers_of_one_call_are_one_call_with_its_server() -> None:
+def test_four_spans_of_one_call_are_one_call_with_its_server() -> None:
     root = agent()
     framework = tool("orders_add", {"a": 1}, parent_id=root.span_id, end_ns=None)
     client = call("tools/call add", parent_id=framework.span_id, **{"gen_ai.tool.name": "add"})
@@ -93,7 +93,7 @@ def test_four_layers_of_one_call_are_one_call_with_its_server() -> None:
     assert run.health.merged == 3
 
 
-def test_a_layer_whose_parent_never_came_is_still_the_same_call() -> None:
+def test_a_span_of_a_call_whose_parent_is_lost_belongs_to_the_same_call() -> None:
     root = agent(start_ns=0, end_ns=100)
     framework = tool("orders_add", {"a": 1}, parent_id=root.span_id, start_ns=10, end_ns=50)
     sdk = call("MCP send tools/call add", parent_id="f" * 16, start_ns=20, end_ns=40)
@@ -104,6 +104,6 @@ def test_a_layer_whose_parent_never_came_is_still_the_same_call() -> None:
     assert run.tools_used == ("orders_add", "add")
 
 
-def test_the_session_of_the_protocol_is_not_the_users() -> None:
+def test_the_mcp_session_is_not_the_session_of_the_run() -> None:
     [run] = extract([call(**{"mcp.session.id": "191c4850"})])
     assert run.session_id is None

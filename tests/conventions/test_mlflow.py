@@ -17,7 +17,7 @@ read = installed_conventions().classify
 
 
 def traced(name: str, kind: str, *, inputs: Any = None, outputs: Any = None, **more: Any) -> SpanRecord:
-    """A span as MLflow writes it: every value as JSON."""
+    """An MLflow span with all values as JSON."""
     return span(
         name,
         mlflow__spanType=json.dumps(kind),
@@ -40,7 +40,7 @@ def traced(name: str, kind: str, *, inputs: Any = None, outputs: Any = None, **m
     ],
 )
 @pytest.mark.parametrize("quoted", [True, False])
-def test_roles_of_span_types_with_and_without_quotation_marks(kind: str, role: str | None, quoted: bool) -> None:
+def test_quoted_and_unquoted_span_types_determine_the_role(kind: str, role: str | None, quoted: bool) -> None:
     assert read(span("x", mlflow__spanType=json.dumps(kind) if quoted else kind)).role == role
 
 
@@ -67,7 +67,7 @@ def test_a_request_with_a_tool() -> None:
         pytest.param("a.b_1", '"a.b"', "a.b", id="with a dot"),
     ],
 )
-def test_a_tool_is_named_by_its_span_without_the_number_of_repetition(
+def test_the_repetition_number_of_a_span_name_is_not_part_of_the_tool_name(
     name: str, function: str | None, shown: str
 ) -> None:
     more = {} if function is None else {"mlflow__spanFunctionName": function}
@@ -75,7 +75,7 @@ def test_a_tool_is_named_by_its_span_without_the_number_of_repetition(
     assert [call.name for call in run.tool_calls] == [shown]
 
 
-def test_a_model_asks_for_tools_in_its_outputs_and_was_offered_those_in_its_attribute() -> None:
+def test_model_outputs_give_the_requested_calls_and_an_attribute_the_tool_definitions() -> None:
     # `mlflow.openai.autolog()`: inputs are the request's body, outputs the response's.
     call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     model = traced(
@@ -92,7 +92,7 @@ def test_a_model_asks_for_tools_in_its_outputs_and_was_offered_those_in_its_attr
 
 
 def of_dspy(name: str, tool: str, **attributes: Any) -> SpanRecord:
-    """A tool of DSPy, in MLflow's own attributes or in those of the GenAI conventions; `name` is an attribute."""
+    """A DSPy tool, in MLflow attributes or in GenAI attributes; `name` is an attribute."""
     seen = span(name, **attributes)
     return replace(seen, attributes=dict(seen.attributes) | {"name": json.dumps(tool)})
 
@@ -106,7 +106,7 @@ def of_dspy(name: str, tool: str, **attributes: Any) -> SpanRecord:
     ],
 )
 @pytest.mark.parametrize("genai", [False, True])
-def test_tools_of_dspy_have_their_own_name(tool: str, returned: str, kind: str, genai: bool) -> None:
+def test_dspy_tools_have_their_own_name(tool: str, returned: str, kind: str, genai: bool) -> None:
     seen = (
         of_dspy(
             f"execute_tool Tool.{tool}",
@@ -129,7 +129,7 @@ def test_tools_of_dspy_have_their_own_name(tool: str, returned: str, kind: str, 
         pytest.param({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "AgentRunner.run"}, id="GenAI's"),
     ],
 )
-def test_the_runner_of_the_openai_agents_sdk_is_no_agent_but_knows_the_session(attributes: dict[str, str]) -> None:
+def test_the_openai_agents_sdk_runner_gives_the_session_and_is_not_an_agent(attributes: dict[str, str]) -> None:
     kwargs = json.dumps({"max_turns": 10, "run_config": {"group_id": "s1"}})
     runner = replace(span("AgentRunner.run"), attributes=attributes | {"kwargs": kwargs})
     inner = traced("travel", "AGENT", parent_id=runner.span_id)

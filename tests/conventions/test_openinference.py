@@ -1,6 +1,6 @@
-"""What OpenInference spans say that no recorded export shows: the specification's rarer names, and other frameworks.
+"""OpenInference spans beyond the recorded exports: rare names of the specification, and other frameworks.
 
-The spans follow the instrumentations in https://github.com/Arize-ai/openinference; each table says which.
+The spans follow the instrumentations in https://github.com/Arize-ai/openinference; each table states which.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from support.span_builders import span
 REDACTED = "__REDACTED__"
 
 
-def seen(kind: str, name: str = "work", **attributes: Any) -> SpanRecord:
-    """A span of that kind."""
+def openinference_span(kind: str, name: str = "work", **attributes: Any) -> SpanRecord:
+    """A span with the given OpenInference kind."""
     return span(name, openinference__span__kind=kind, **attributes)
 
 
 def read(kind: str, name: str = "work", **attributes: Any) -> SpanFacts:
-    """What is understood of a span of that kind."""
-    return installed_conventions().classify(seen(kind, name, **attributes))
+    """The facts that the conventions read from a span with the given kind."""
+    return installed_conventions().classify(openinference_span(kind, name, **attributes))
 
 
 def asking(*calls: tuple[str, str, str]) -> dict[str, str]:
-    """The attributes of a model's answer that asks for calls, each with its id, name and arguments."""
+    """The attributes of a model response with tool calls, each with its id, name and arguments."""
     return {
         f"llm.output_messages.0.message.tool_calls.{place}.tool_call.{field}": value
         for place, call in enumerate(calls)
@@ -41,7 +41,7 @@ def asking(*calls: tuple[str, str, str]) -> dict[str, str]:
 
 
 def only_run(*spans: SpanRecord) -> Run:
-    """The one request that some spans are."""
+    """The only run of the given spans."""
     (run,) = extract(spans)
     return run
 
@@ -62,7 +62,7 @@ def only_run(*spans: SpanRecord) -> Run:
         ("UNKNOWN", None),
     ],
 )
-def test_the_kinds_of_the_specification(kind: str, role: str | None) -> None:
+def test_the_span_kind_determines_the_role(kind: str, role: str | None) -> None:
     assert read(kind).role == role
 
 
@@ -74,14 +74,14 @@ def test_the_kinds_of_the_specification(kind: str, role: str | None) -> None:
         pytest.param({}, None, id="none"),
     ],
 )
-def test_the_id_of_a_call(attributes: dict[str, str], call_id: str | None) -> None:
+def test_the_call_id_is_read_from_each_attribute(attributes: dict[str, str], call_id: str | None) -> None:
     assert read("TOOL", "x", tool__name="x", **attributes).call_id == call_id
 
 
 # openinference-semantic-conventions, spec/tool_calling.md, "Legacy Attributes".
-def test_the_one_function_call_of_old_messages() -> None:
+def test_the_single_function_call_of_old_messages_is_read() -> None:
     run = only_run(
-        seen(
+        openinference_span(
             "LLM",
             llm__input_messages__0__message__role="user",
             llm__input_messages__0__message__content="Weather?",
@@ -95,16 +95,16 @@ def test_the_one_function_call_of_old_messages() -> None:
     assert [(call.name, call.arguments) for call in run.tool_calls] == [("get_weather", {"city": "Oslo"})]
 
 
-def test_prompts_and_completions_are_what_was_asked_and_answered() -> None:
+def test_prompts_and_completions_are_input_and_output() -> None:
     run = only_run(
-        seen("LLM", **{"llm.prompts.0.prompt.text": "Say hi", "llm.choices.0.completion.text": "hi"}),
+        openinference_span("LLM", **{"llm.prompts.0.prompt.text": "Say hi", "llm.choices.0.completion.text": "hi"}),
     )
     assert (run.input, run.output) == ("Say hi", "hi")
 
 
-def test_a_decorated_model_call_holds_messages_in_its_input_and_its_output() -> None:
+def test_messages_are_read_from_input_and_output_of_a_decorated_model_call() -> None:
     run = only_run(
-        seen(
+        openinference_span(
             "LLM",
             input__value=json.dumps({"messages": [{"role": "user", "content": "Weather?"}]}),
             output__value=json.dumps([{"id": "c1", "name": "get_weather", "arguments": {"city": "Oslo"}}]),
@@ -126,16 +126,16 @@ def test_a_decorated_model_call_holds_messages_in_its_input_and_its_output() -> 
         (["a"], None),
     ],
 )
-def test_the_session_may_stand_in_metadata(metadata: object, session: str | None) -> None:
+def test_the_session_may_be_in_the_metadata(metadata: object, session: str | None) -> None:
     assert read("CHAIN", metadata=metadata).session_id == session
 
 
-def test_a_session_of_its_own_goes_before_metadata() -> None:
+def test_the_session_attribute_precedes_the_metadata() -> None:
     assert read("CHAIN", metadata='{"thread_id": "t"}', session__id="s").session_id == "s"
 
 
 # openinference-instrumentation, config.py: OPENINFERENCE_HIDE_INPUTS and OPENINFERENCE_HIDE_OUTPUTS.
-def test_what_was_hidden_is_not_known() -> None:
+def test_redacted_content_is_none() -> None:
     tool = read("TOOL", "x", tool__name="x", tool__parameters=REDACTED, input__value=REDACTED, output__value=REDACTED)
     agent = read("AGENT", input__value=REDACTED, output__value=REDACTED)
     assert (tool.arguments, tool.result, agent.input, agent.output) == (None, None, None, None)
@@ -156,7 +156,7 @@ def test_what_was_hidden_is_not_known() -> None:
         ),
     ],
 )
-def test_parameters_are_arguments_or_the_definition_of_the_tool(
+def test_tool_parameters_are_arguments_or_the_schema_of_the_tool(
     attributes: dict[str, str], arguments: object, schema: object
 ) -> None:
     reading = read("TOOL", "x", tool__name="x", **attributes)
@@ -166,17 +166,21 @@ def test_parameters_are_arguments_or_the_definition_of_the_tool(
     )
 
 
-def test_a_chain_above_everything_tells_input_and_output() -> None:
-    root = seen("CHAIN", "plan", input__value="Where to?", output__value="Oslo")
-    model = seen("LLM", parent_id=root.span_id, input__value="a prompt around it", output__value="Go to Oslo.")
+def test_an_outermost_chain_gives_input_and_output() -> None:
+    root = openinference_span("CHAIN", "plan", input__value="Where to?", output__value="Oslo")
+    model = openinference_span(
+        "LLM", parent_id=root.span_id, input__value="a prompt around it", output__value="Go to Oslo."
+    )
     run = only_run(root, model)
     assert (run.span_id, run.input, run.output) == (root.span_id, "Where to?", "Oslo")
 
 
-def test_chains_used_beside_an_agent_are_no_requests() -> None:
+def test_chains_next_to_an_agent_are_not_requests() -> None:
     server = span("POST /chat", kind=2)
-    rewrite = seen("CHAIN", "RunnableSequence", parent_id=server.span_id, input__value="x", output__value="y")
-    agent = seen("AGENT", "helper", parent_id=server.span_id, input__value="Where to?")
+    rewrite = openinference_span(
+        "CHAIN", "RunnableSequence", parent_id=server.span_id, input__value="x", output__value="y"
+    )
+    agent = openinference_span("AGENT", "helper", parent_id=server.span_id, input__value="Where to?")
     assert only_run(server, rewrite, agent).input == "Where to?"
 
 
@@ -198,12 +202,14 @@ def test_chains_used_beside_an_agent_are_no_requests() -> None:
         pytest.param("CHAIN", "Predict(QA).forward", {}, (None, None, None), id="predictor"),
     ],
 )
-def test_dspy(kind: str, name: str, attributes: dict[str, str], expected: tuple[str | None, ...]) -> None:
+def test_the_module_name_of_dspy_determines_role_and_kind(
+    kind: str, name: str, attributes: dict[str, str], expected: tuple[str | None, ...]
+) -> None:
     reading = read(kind, name, **attributes)
     assert (reading.role, reading.span_name, reading.kind) == expected
 
 
-def test_a_users_own_finish_stays_a_tool() -> None:
+def test_a_user_tool_named_finish_is_a_tool() -> None:
     assert read("TOOL", "finish", tool__name="finish", output__value="Completed.").kind is None
 
 
@@ -221,17 +227,19 @@ You're helping your manager solve a wider task: so make sure to not provide a on
 def smolagent(name: str, task: str, **more: Any) -> SpanRecord:
     """The run of an agent."""
     more.setdefault("smolagents__task", "the task of the run before")
-    return seen("AGENT", name, input__value=json.dumps({"task": task}), smolagents__max_steps=8, **more)
+    return openinference_span("AGENT", name, input__value=json.dumps({"task": task}), smolagents__max_steps=8, **more)
 
 
 @pytest.mark.parametrize("span_name", ["ToolCallingAgent.run", "researcher.run"])
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_managed_agent_is_a_call_of_an_agent(span_name: str, asked: bool) -> None:
+def test_a_managed_agent_is_a_call_of_kind_agent(span_name: str, asked: bool) -> None:
     manager = smolagent("CodeAgent.run", "Refund order 7", output__value="Done.")
-    step = seen("CHAIN", "Step 1", parent_id=manager.span_id)
-    model = seen("LLM", parent_id=step.span_id, **asking(("c1", "researcher", '{"task": "Find the refund policy"}')))
+    step = openinference_span("CHAIN", "Step 1", parent_id=manager.span_id)
+    model = openinference_span(
+        "LLM", parent_id=step.span_id, **asking(("c1", "researcher", '{"task": "Find the refund policy"}'))
+    )
     managed = smolagent(span_name, TASK, parent_id=step.span_id, output__value="30 days")
-    tool = seen(
+    tool = openinference_span(
         "TOOL",
         "SimpleTool",
         parent_id=managed.span_id,
@@ -247,9 +255,11 @@ def test_a_managed_agent_is_a_call_of_an_agent(span_name: str, asked: bool) -> N
     assert (run.input, run.output, run.tools_used) == ("Refund order 7", "Done.", ("search",))
 
 
-def test_an_agent_that_a_model_asked_for_is_no_tool_though_no_span_shows_the_call() -> None:
+def test_an_agent_requested_by_a_model_without_a_tool_span_is_a_call_of_kind_agent() -> None:
     manager = smolagent("ToolCallingAgent.run", "Refund order 7")
-    model = seen("LLM", parent_id=manager.span_id, **asking(("c1", "researcher", '{"task": "Find the refund policy"}')))
+    model = openinference_span(
+        "LLM", parent_id=manager.span_id, **asking(("c1", "researcher", '{"task": "Find the refund policy"}'))
+    )
     managed = smolagent("researcher.run", "words of a template of one's own", parent_id=manager.span_id)
     (call,) = only_run(manager, model, managed).tool_calls
     assert (call.name, call.kind) == ("researcher", "agent")
@@ -263,7 +273,7 @@ def test_an_agent_that_a_model_asked_for_is_no_tool_though_no_span_shows_the_cal
         ({"input__value": '{"answer": "x"}'}, None),
     ],
 )
-def test_a_final_answer_is_a_pseudo_tool_only_in_smolagents(attributes: dict[str, str], kind: str | None) -> None:
+def test_final_answer_is_an_answer_only_in_smolagents(attributes: dict[str, str], kind: str | None) -> None:
     assert read("TOOL", **{"name": "final_answer", "tool__name": "final_answer", **attributes}).kind == kind
 
 
@@ -280,19 +290,23 @@ def test_a_final_answer_is_a_pseudo_tool_only_in_smolagents(attributes: dict[str
         pytest.param("BaseWorkflowAgent.call_tool", {"input__value": '{"ev": "ToolCall()"}'}, None, id="step"),
     ],
 )
-def test_llama_index_workflows(name: str, attributes: dict[str, str], role: str | None) -> None:
+def test_name_and_events_of_a_llama_index_workflow_determine_the_role(
+    name: str, attributes: dict[str, str], role: str | None
+) -> None:
     assert read("CHAIN", name, **attributes).role == role
 
 
-def test_the_first_event_of_a_workflow_may_hold_the_question() -> None:
+def test_the_start_event_of_a_workflow_may_contain_the_input() -> None:
     given = json.dumps({"init_state": {}, "start_event": "AgentWorkflowStartEvent(user_msg='Where to?', memory=None)"})
-    assert only_run(seen("CHAIN", "AgentWorkflow.run", input__value=given)).input == "Where to?"
+    assert only_run(openinference_span("CHAIN", "AgentWorkflow.run", input__value=given)).input == "Where to?"
 
 
-def test_a_failed_tool_of_llama_index_says_so_in_its_output() -> None:
+def test_the_output_of_a_llama_index_tool_gives_its_error() -> None:
     output = {"blocks": [{"text": "no such city"}], "tool_name": "w", "raw_output": "no such city", "is_error": True}
-    agent = seen("AGENT")
-    tool = seen("TOOL", "FunctionTool.acall", tool__name="w", parent_id=agent.span_id, output__value=json.dumps(output))
+    agent = openinference_span("AGENT")
+    tool = openinference_span(
+        "TOOL", "FunctionTool.acall", tool__name="w", parent_id=agent.span_id, output__value=json.dumps(output)
+    )
     (call,) = only_run(agent, tool).tool_calls
     assert (call.result, call.error) == ("no such city", "no such city")
 
@@ -315,11 +329,11 @@ def test_graphs_are_agents(name: str, metadata: dict[str, str], expected: tuple[
     assert (reading.role, reading.name) == expected
 
 
-# AutoGen: openinference-instrumentation-autogen-agentchat; without autogen-core's own spans only the message tells.
-def test_a_failed_tool_of_autogen_is_known_by_the_message() -> None:
-    agent = seen("AGENT", graph__node__id="trip")
-    asks = seen("LLM", parent_id=agent.span_id, **asking(("c1", "book", '{"nights": 0}')))
-    tool = seen(
+# AutoGen: openinference-instrumentation-autogen-agentchat. Without autogen-core spans, only the message has the error.
+def test_the_result_message_gives_the_error_of_an_autogen_tool() -> None:
+    agent = openinference_span("AGENT", graph__node__id="trip")
+    asks = openinference_span("LLM", parent_id=agent.span_id, **asking(("c1", "book", '{"nights": 0}')))
+    tool = openinference_span(
         "TOOL",
         "trip.book",
         parent_id=agent.span_id,
@@ -329,7 +343,7 @@ def test_a_failed_tool_of_autogen_is_known_by_the_message() -> None:
         output__value="nights must be >= 1",
     )
     told = {"name": "book", "content": "nights must be >= 1", "call_id": "c1", "is_error": True}
-    goes_on = seen(
+    goes_on = openinference_span(
         "LLM",
         parent_id=agent.span_id,
         **{
@@ -343,7 +357,7 @@ def test_a_failed_tool_of_autogen_is_known_by_the_message() -> None:
 
 
 # Anthropic, JavaScript: only the last of several results survives flattening; the request itself holds all.
-def test_results_lost_in_flattening_are_found_in_the_request() -> None:
+def test_results_lost_in_flattened_messages_are_read_from_the_request() -> None:
     results = [
         {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"},
         {"type": "tool_result", "tool_use_id": "c2", "content": "no such city", "is_error": True},
@@ -353,10 +367,10 @@ def test_results_lost_in_flattening_are_found_in_the_request() -> None:
         "llm.input_messages.0.message.tool_call_id": "c2",
         "llm.input_messages.0.message.content": "no such city",
     }
-    agent = seen("AGENT")
+    agent = openinference_span("AGENT")
     asks = asking(("c1", "weather", '{"city": "Paris"}'), ("c2", "weather", '{"city": "Nowhere"}'))
-    first = seen("LLM", parent_id=agent.span_id, **asks)
-    second = seen(
+    first = openinference_span("LLM", parent_id=agent.span_id, **asks)
+    second = openinference_span(
         "LLM",
         parent_id=agent.span_id,
         input__value=json.dumps({"messages": [{"role": "user", "content": results}]}),
@@ -368,11 +382,16 @@ def test_results_lost_in_flattening_are_found_in_the_request() -> None:
 
 # CrewAI: openinference-instrumentation-crewai, _event_listener.py and _wrappers.py (_ToolUseWrapper).
 def test_a_crew_is_one_request_of_all_its_agents() -> None:
-    crew = seen("CHAIN", "Trip.kickoff", crew_key="k", input__value='{"topic": "Oslo"}', output__value="Go by train.")
+    crew = openinference_span(
+        "CHAIN", "Trip.kickoff", crew_key="k", input__value='{"topic": "Oslo"}', output__value="Go by train."
+    )
     agents = [
-        seen("AGENT", f"{role}.execute", parent_id=crew.span_id, graph__node__id=role) for role in ("Scout", "Writer")
+        openinference_span("AGENT", f"{role}.execute", parent_id=crew.span_id, graph__node__id=role)
+        for role in ("Scout", "Writer")
     ]
-    tool = seen("TOOL", "search.run", parent_id=agents[0].span_id, tool__name="search", input__value='{"q": "Oslo"}')
+    tool = openinference_span(
+        "TOOL", "search.run", parent_id=agents[0].span_id, tool__name="search", input__value='{"q": "Oslo"}'
+    )
     run = only_run(crew, *agents, tool)
     assert (run.span_id, run.input, run.output) == (crew.span_id, "Oslo", "Go by train.")
     assert [(call.name, call.agent) for call in run.tool_calls] == [("search", "Scout")]
@@ -382,30 +401,34 @@ def test_a_crew_is_one_request_of_all_its_agents() -> None:
     "calling",
     ["tool_name='search' arguments={'q': 'Oslo', 'n': 2}", {"tool_name": "search", "arguments": {"q": "Oslo", "n": 2}}],
 )
-def test_arguments_of_crewai_in_the_call_of_its_own_function(calling: object) -> None:
+def test_crewai_arguments_are_read_from_the_serialized_function_call(calling: object) -> None:
     given = json.dumps({"tool_string": "Action: search", "tool": "Tool(name='search')", "calling": calling})
     reading = read("TOOL", "search.run", tool__name="search", input__value=given)
     assert reading.arguments is not None
     assert reading.arguments.value == {"q": "Oslo", "n": 2}
 
 
-def test_all_tools_offered_in_one_attribute() -> None:
+def test_all_tool_definitions_in_one_attribute_are_read() -> None:
     offered = json.dumps([{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}])
     reading = read("LLM", llm__tools=offered)
     assert [tool.name for place in reading.tool_definitions for tool in place()] == ["search"]
 
 
 # BeeAI: openinference-instrumentation-beeai, _span.py (child spans of events) and processors/tool.py.
-def test_events_of_beeai_are_no_calls() -> None:
-    agent = seen("AGENT", "RequirementAgent", metadata__class_name="RequirementAgent")
-    tool = seen("TOOL", "search", parent_id=agent.span_id, tool__name="search", metadata__class_name="SearchTool")
-    event = seen("TOOL", "retry", parent_id=tool.span_id, metadata__path="tool.search.retry", input__value="{}")
+def test_events_of_beeai_are_not_calls() -> None:
+    agent = openinference_span("AGENT", "RequirementAgent", metadata__class_name="RequirementAgent")
+    tool = openinference_span(
+        "TOOL", "search", parent_id=agent.span_id, tool__name="search", metadata__class_name="SearchTool"
+    )
+    event = openinference_span(
+        "TOOL", "retry", parent_id=tool.span_id, metadata__path="tool.search.retry", input__value="{}"
+    )
     assert [call.name for call in only_run(agent, tool, event).tool_calls] == ["search"]
 
 
 def test_a_workflow_of_beeai_is_one_request() -> None:
-    flow = seen("CHAIN", "Workflow", metadata__class_name="AgentWorkflow")
-    agents = [seen("AGENT", "RequirementAgent", parent_id=flow.span_id) for _ in range(2)]
+    flow = openinference_span("CHAIN", "Workflow", metadata__class_name="AgentWorkflow")
+    agents = [openinference_span("AGENT", "RequirementAgent", parent_id=flow.span_id) for _ in range(2)]
     assert only_run(flow, *agents).span_id == flow.span_id
 
 
@@ -431,11 +454,11 @@ def test_a_workflow_of_beeai_is_one_request() -> None:
         ),
     ],
 )
-def test_the_arguments_of_a_beeai_tool_are_the_input_beside_its_options(
+def test_the_arguments_of_a_beeai_tool_are_its_input_without_options(
     written_by: str | None, name: str, given: dict[str, object], expected: tuple[str, object]
 ) -> None:
     more = {} if written_by is None else {"metadata__class_name": written_by}
-    run = only_run(seen("TOOL", name, tool__name=name, input__value=json.dumps(given), **more))
+    run = only_run(openinference_span("TOOL", name, tool__name=name, input__value=json.dumps(given), **more))
     assert [(call.kind, call.arguments) for call in run.tool_calls] == [expected]
 
 
@@ -448,8 +471,8 @@ def test_the_arguments_of_a_beeai_tool_are_the_input_beside_its_options(
         pytest.param("Delegate work to coworker", {"to": "Expert"}, "tool", id="a user's own tool"),
     ],
 )
-def test_a_coworker_that_is_asked_is_an_agent(name: str, given: dict[str, str], kind: str) -> None:
-    run = only_run(seen("TOOL", f"{name}.run", tool__name=name, input__value=json.dumps(given)))
+def test_a_question_to_a_coworker_is_a_call_of_kind_agent(name: str, given: dict[str, str], kind: str) -> None:
+    run = only_run(openinference_span("TOOL", f"{name}.run", tool__name=name, input__value=json.dumps(given)))
     assert [call.kind for call in run.tool_calls] == [kind]
 
 
@@ -460,16 +483,18 @@ def test_a_coworker_that_is_asked_is_an_agent(name: str, given: dict[str, str], 
         pytest.param({"parcel": 7}, "tool", id="a user's tool of the same name"),
     ],
 )
-def test_the_tool_by_which_an_agent_of_llama_index_hands_off(given: dict[str, object], kind: str) -> None:
+def test_the_handoff_tool_of_llama_index_is_a_handoff(given: dict[str, object], kind: str) -> None:
     given = {"kwargs": given}
-    run = only_run(seen("TOOL", "FunctionTool.acall", tool__name="handoff", input__value=json.dumps(given)))
+    run = only_run(
+        openinference_span("TOOL", "FunctionTool.acall", tool__name="handoff", input__value=json.dumps(given))
+    )
     assert [call.kind for call in run.tool_calls] == [kind]
 
 
 # Google's SDK: google/genai/types.py (GenerateContentResponse.automatic_function_calling_history).
-def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer() -> None:
+def test_automatic_calls_of_the_google_sdk_are_read_from_the_response_history() -> None:
     history = [
-        {"parts": [{"text": "Warm?"}]},  # a question that is no list of contents has no role
+        {"parts": [{"text": "Warm?"}]},  # a question outside a list of contents has no role
         {"role": "model", "parts": [{"function_call": {"name": "weather", "args": {"city": "Osl"}}}]},
         {"role": "user", "parts": [{"function_response": {"name": "weather", "response": {"error": "no city"}}}]},
         {"role": "model", "parts": [{"function_call": {"name": "weather", "args": {"city": "Oslo"}}}]},
@@ -481,7 +506,7 @@ def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer(
         "llm__output_messages__0__message__role": "model",
         "llm__output_messages__0__message__content": "21 degrees",
     }
-    run = only_run(seen("LLM", "GenerateContent", output__value=json.dumps(output), **said))
+    run = only_run(openinference_span("LLM", "GenerateContent", output__value=json.dumps(output), **said))
     assert (run.input, run.output) == ("Warm?", "21 degrees")
     assert [(call.arguments, call.result, call.error) for call in run.tool_calls] == [
         ({"city": "Osl"}, None, "no city"),
@@ -490,10 +515,14 @@ def test_calls_that_googles_sdk_made_by_itself_are_in_the_history_of_its_answer(
 
 
 # Agno: openinference-instrumentation-agno, _workflow_wrapper.py and _runs_wrapper.py.
-def test_a_workflow_of_agno_is_one_request_and_its_agents_have_names_beside_their_random_ids() -> None:
-    flow = seen("CHAIN", "Blog.run", agno__workflow__steps_count=2, graph__node__id="9f2c", input__value="Oslo")
+def test_an_agno_workflow_is_one_request_and_its_agents_have_names_instead_of_random_ids() -> None:
+    flow = openinference_span(
+        "CHAIN", "Blog.run", agno__workflow__steps_count=2, graph__node__id="9f2c", input__value="Oslo"
+    )
     agents = [
-        seen("AGENT", f"{name}.run", parent_id=flow.span_id, graph__node__id=f"a{name}", graph__node__name=name)
+        openinference_span(
+            "AGENT", f"{name}.run", parent_id=flow.span_id, graph__node__id=f"a{name}", graph__node__name=name
+        )
         for name in ("Scout", "Writer")
     ]
     run = only_run(flow, *agents)
@@ -501,13 +530,13 @@ def test_a_workflow_of_agno_is_one_request_and_its_agents_have_names_beside_thei
 
 
 # Google ADK: openinference-instrumentation-google-adk, _wrappers.py (_RunnerRunAsync, _TraceToolCall).
-def test_an_invocation_of_adk() -> None:
+def test_an_adk_invocation_is_a_request_with_input_output_and_session() -> None:
     given = {"user_id": "u", "session_id": "s", "new_message": {"parts": [{"text": "Where to?"}], "role": "user"}}
     returned = {"content": {"parts": [{"text": "To Oslo."}], "role": "model"}, "author": "trip"}
     result = {"id": "c1", "name": "search", "response": {"result": ["Oslo"]}}
-    root = seen("CHAIN", "invocation [app]", input__value=json.dumps(given), session__id="s")
-    agent = seen("AGENT", "agent_run [trip]", parent_id=root.span_id, output__value=json.dumps(returned))
-    tool = seen(
+    root = openinference_span("CHAIN", "invocation [app]", input__value=json.dumps(given), session__id="s")
+    agent = openinference_span("AGENT", "agent_run [trip]", parent_id=root.span_id, output__value=json.dumps(returned))
+    tool = openinference_span(
         "TOOL",
         "execute_tool search",
         parent_id=agent.span_id,
@@ -523,7 +552,7 @@ def test_an_invocation_of_adk() -> None:
 
 # Haystack: openinference-instrumentation-haystack, _wrappers.py; see also the recorded exports.
 def chat(role: str, part: str) -> str:
-    """A chat message as Haystack's `repr` shows it."""
+    """A chat message as the `repr` of Haystack prints it."""
     return f"ChatMessage(_role=<ChatRole.{role.upper()}: {role!r}>, _content=[{part}], _name=None, _meta={{}})"
 
 
@@ -538,35 +567,37 @@ CONVERSATION = [
 
 
 @pytest.mark.parametrize("kind", ["CHAIN", "AGENT"])
-def test_an_agent_of_haystack_shows_its_calls_in_what_it_returns(kind: str) -> None:
+def test_a_haystack_agent_gives_its_calls_in_its_output(kind: str) -> None:
     given = json.dumps({"messages": CONVERSATION[:1]})
     returned = json.dumps({"messages": CONVERSATION, "last_message": CONVERSATION[-1]})
-    run = only_run(seen(kind, "Agent.run", input__value=given, output__value=returned, **HAYSTACK))
+    run = only_run(openinference_span(kind, "Agent.run", input__value=given, output__value=returned, **HAYSTACK))
     assert (run.input, run.output) == ("Book a room", "All are taken.")
     assert [(call.name, call.call_id, call.arguments, call.error) for call in run.tool_calls] == [
         ("book", "c1", {"n": 0}, "no 'rooms'")
     ]
 
 
-def test_a_generator_of_haystack_shows_its_tools_and_the_ids_of_its_calls() -> None:
+def test_a_haystack_generator_gives_its_tool_definitions_and_its_call_ids() -> None:
     tools = [
         "Tool(name='book', description='Books.', parameters={'type': 'object'}, function=<function f at 0x7f>)",
         "x",
     ]
     given = json.dumps({"messages": CONVERSATION[:1], "tools": tools})
     returned = json.dumps({"replies": CONVERSATION[1:2]})
-    run = only_run(seen("LLM", "OpenAIChatGenerator.run", input__value=given, output__value=returned, **HAYSTACK))
+    run = only_run(
+        openinference_span("LLM", "OpenAIChatGenerator.run", input__value=given, output__value=returned, **HAYSTACK)
+    )
     assert [call.call_id for call in run.tool_calls] == ["c1"]
     assert [(tool.name, tool.parameters) for tool in run.available_tools] == [("book", {"type": "object"})]
 
 
-def test_other_components_of_haystack_are_no_requests() -> None:
+def test_other_haystack_components_are_not_requests() -> None:
     given, returned = json.dumps({"messages": CONVERSATION[:2]}), json.dumps({"tool_messages": CONVERSATION[2:3]})
     assert read("CHAIN", "ToolInvoker.run", input__value=given, output__value=returned, **HAYSTACK).role is None
 
 
 @pytest.mark.parametrize("name", ["x", "ReAct.forward", "FunctionAgent.run", "LangGraph", "finish.__call__"])
-def test_no_value_of_any_attribute_breaks_reading(name: str) -> None:
+def test_any_attribute_value_is_read_without_an_error(name: str) -> None:
     keys = (
         *("input.value", "output.value", "tool.parameters", "tool.json_schema", "metadata", "agent.name", "tool.id"),
         *("llm.tools", "llm.prompts", "llm.input_messages.0.function.0", "llm.input_messages.0.message.role"),

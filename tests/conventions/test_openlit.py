@@ -25,7 +25,7 @@ OURS = {"gen_ai__application_name": "app"}
         pytest.param("model", "agno", "agent", id="an agent that is called so"),
     ],
 )
-def test_the_steps_of_an_agent_are_no_agents(node: str, provider: str, role: str) -> None:
+def test_the_steps_of_an_agent_are_not_agents(node: str, provider: str, role: str) -> None:
     assert read(agent(node, gen_ai__provider__name=provider, **OURS)).role == role
 
 
@@ -43,7 +43,7 @@ def test_graphs_and_teams_are_agents(mark: dict[str, str], role: str) -> None:
     assert (seen.role, seen.name) == (role, "crew")
 
 
-def test_a_failed_tool_of_langchain_is_the_call_that_was_asked_for_though_its_id_is_another() -> None:
+def test_a_failed_langchain_tool_is_the_requested_call_even_if_its_id_differs() -> None:
     asking = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "pay", "arguments": {"sum": 5}}]}
     run_id = "01a1f90a-b67e-7299-b68d-1f3a725b2623"
     scope = "openlit.instrumentation.langchain"
@@ -70,25 +70,25 @@ def _asking(names: str, ids: str, arguments: str, **more: str) -> SpanRecord:
         pytest.param(("f, g", "c1, c2", "{}, {'n"), [("f", "c1", None), ("g", "c2", None)], id="arguments are cut"),
     ],
 )
-def test_a_models_span_tells_the_calls_that_it_asks_for(given: tuple[str, str, str], calls: list[Any]) -> None:
+def test_a_model_span_gives_its_requested_calls(given: tuple[str, str, str], calls: list[Any]) -> None:
     (run,) = extract([_asking(*given)])
     assert [(call.name, call.call_id, call.arguments) for call in run.tool_calls] == calls
     assert {call.evidence for call in run.tool_calls} == {"requested"}
 
 
-def test_recorded_messages_tell_them_better() -> None:
+def test_recorded_messages_precede_the_tool_attributes_of_the_span() -> None:
     said = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c9", "name": "f", "arguments": {"n": 9}}]}]
     (run,) = extract([_asking("f", "c1", '{"n": 1}', gen_ai__output__messages=json.dumps(said))])
     assert [(call.call_id, call.arguments) for call in run.tool_calls] == [("c9", {"n": 9})]
 
 
 @pytest.mark.parametrize("said", [[], [{"role": "assistant", "parts": [{"type": "text", "content": "I look"}]}]])
-def test_recorded_messages_may_leave_the_calls_out(said: list[Any]) -> None:
+def test_the_tool_attributes_are_read_if_the_recorded_messages_contain_no_calls(said: list[Any]) -> None:
     (run,) = extract([_asking("f", "c1", '{"n": 1}', gen_ai__output__messages=json.dumps(said))])
     assert [(call.call_id, call.arguments) for call in run.tool_calls] == [("c1", {"n": 1})]
 
 
-def test_an_executed_call_has_the_arguments_that_its_model_asked_for() -> None:
+def test_an_executed_call_has_the_arguments_that_the_model_requested() -> None:
     work = agent("trip", **OURS)
     asking = _asking("f", "c1", '{"n": 1}', parent_id=work.span_id)
     (run,) = extract([work, asking, tool("f", parent_id=work.span_id, **OURS)])

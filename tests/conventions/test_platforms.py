@@ -1,4 +1,4 @@
-"""What no recorded export shows of Confident AI, Laminar, Braintrust, HoneyHive, and the newer Spring AI."""
+"""Confident AI, Laminar, Braintrust, HoneyHive and Spring AI 2 beyond the recorded exports."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def only_call(name: str, **attributes: Any) -> ToolCall:
 @pytest.mark.parametrize(
     ("kind", "role"), [("tool", "tool"), ("retriever", "tool"), ("agent", "agent"), ("llm", "model"), ("base", None)]
 )
-def test_confident_roles(kind: str, role: str | None) -> None:
+def test_the_confident_span_type_determines_the_role(kind: str, role: str | None) -> None:
     assert read(span("x", confident__span__type=kind)).role == role
 
 
-def test_confident_request_with_a_tool() -> None:
+def test_a_confident_request_has_its_tool() -> None:
     root = span(
         "run",
         confident__span__type="agent",
@@ -57,7 +57,7 @@ def test_confident_request_with_a_tool() -> None:
     assert (call.name, call.arguments, call.result, call.error) == ("weather", {"city": "Rome"}, {"temp": 21}, "late")
 
 
-def test_confident_calls_listed_on_a_models_span_were_requested() -> None:
+def test_confident_calls_listed_on_a_model_span_are_requested() -> None:
     listed = [json.dumps({"name": "weather", "input_parameters": {"city": "Rome"}}), "no json", "[]"]
     call = only_call("llm", confident__span__type="llm", confident__span__tools_called=listed)
     assert (call.name, call.arguments, call.evidence) == ("weather", {"city": "Rome"}, "requested")
@@ -69,14 +69,14 @@ def test_confident_calls_listed_on_a_models_span_were_requested() -> None:
 @pytest.mark.parametrize(
     "written", [pytest.param({"city": "Rome"}, id="Python"), pytest.param([{"city": "Rome"}], id="JavaScript")]
 )
-def test_laminar_tool(written: object) -> None:
+def test_a_laminar_tool_span_is_a_call(written: object) -> None:
     call = only_call(
         "weather", lmnr__span__type="TOOL", lmnr__span__input=json.dumps(written), lmnr__span__output='{"temp":21}'
     )
     assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, {"temp": 21})
 
 
-def test_laminar_calls_in_the_messages_of_0_8() -> None:
+def test_calls_in_the_messages_of_laminar_0_8_are_read() -> None:
     asked_for = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     call = only_call(
         "openai.chat",
@@ -89,19 +89,19 @@ def test_laminar_calls_in_the_messages_of_0_8() -> None:
     assert (call.name, call.call_id, call.arguments, call.evidence) == ("weather", "c1", {"city": "Rome"}, "requested")
 
 
-def test_laminar_session_and_other_types() -> None:
+def test_a_laminar_default_span_gives_the_session_and_no_role() -> None:
     reading = read(span("x", lmnr__span__type="DEFAULT", lmnr__association__properties__session_id="s1"))
     assert (reading.role, reading.session_id) == (None, "s1")
 
 
-# Braintrust: lib/braintrust/contrib/ruby_llm of braintrust-sdk-ruby; type as an attribute of its own elsewhere.
+# Braintrust: lib/braintrust/contrib/ruby_llm of braintrust-sdk-ruby; other SDKs write the type as a separate attribute.
 
 
 @pytest.mark.parametrize(
     "type_attribute",
     [{"braintrust__span_attributes": '{"type":"tool"}'}, {"braintrust__span_attributes__type": "tool"}],
 )
-def test_braintrust_tool(type_attribute: dict[str, str]) -> None:
+def test_a_braintrust_tool_span_is_a_call(type_attribute: dict[str, str]) -> None:
     call = only_call(
         "weather",
         **type_attribute,
@@ -111,7 +111,7 @@ def test_braintrust_tool(type_attribute: dict[str, str]) -> None:
     assert (call.name, call.arguments, call.result) == ("weather", {"city": "Rome"}, {"temp": 21})
 
 
-def test_braintrust_tool_of_ruby_is_named_by_its_attribute() -> None:
+def test_a_braintrust_ruby_tool_gets_its_name_from_the_attribute() -> None:
     call = only_call(
         "ruby_llm.tool.weather",
         braintrust__span_attributes='{"type":"tool"}',
@@ -123,7 +123,7 @@ def test_braintrust_tool_of_ruby_is_named_by_its_attribute() -> None:
 
 
 @pytest.mark.parametrize("described", ['{"type":"task"}', '{"type":"score"}', "[]", "cut o", '{"type":null}'])
-def test_braintrust_spans_of_other_types_are_no_tools(described: str) -> None:
+def test_braintrust_spans_of_other_types_are_not_tools(described: str) -> None:
     assert read(span("x", braintrust__span_attributes=described)).role is None
 
 
@@ -139,12 +139,14 @@ def test_braintrust_spans_of_other_types_are_no_tools(described: str) -> None:
         pytest.param({"metadata": "cut o"}, None, id="unreadable"),
     ],
 )
-def test_braintrust_span_without_a_type_is_a_models_if_it_names_one(written: dict[str, str], role: str | None) -> None:
+def test_a_braintrust_span_without_a_type_is_a_model_span_if_it_names_a_model(
+    written: dict[str, str], role: str | None
+) -> None:
     attributes = {f"braintrust.{key}": value for key, value in written.items()}
     assert read(span("openai.chat.completions.create", **attributes)).role == role
 
 
-def test_braintrust_calls_in_the_choices_of_an_untyped_model_span() -> None:
+def test_calls_in_the_choices_of_an_untyped_braintrust_model_span_are_read() -> None:
     asked_for = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}}
     call = only_call(
         "openai.chat.completions.create",
@@ -158,7 +160,7 @@ def test_braintrust_calls_in_the_choices_of_an_untyped_model_span() -> None:
 # Braintrust: BraintrustFunctionMiddleware of braintrust-sdk-dotnet.
 
 
-def test_braintrust_function_of_dotnet() -> None:
+def test_a_braintrust_dotnet_function_is_a_call() -> None:
     call = only_call(
         "function:weather",
         braintrust__span_attributes='{"type":"function_call"}',
@@ -172,7 +174,7 @@ def test_braintrust_function_of_dotnet() -> None:
 # HoneyHive: `@trace(event_type="tool")` of honeyhive's Python SDK, 0.2 and 1.7.
 
 
-def test_honeyhive_tool_of_0_2() -> None:
+def test_a_honeyhive_0_2_tool_span_is_a_call() -> None:
     call = only_call(
         "kb.weather",
         honeyhive_event_type="tool",
@@ -194,7 +196,7 @@ _OF_1_7 = {"honeyhive_event_type": "tool", "honeyhive__session_id": "s1"}
         pytest.param("kb.search", {"honeyhive_event_name": "kb.search"}, "kb.search", id="named by a person"),
     ],
 )
-def test_honeyhive_tool_of_1_7(span_name: str, more: dict[str, str], name: str) -> None:
+def test_a_honeyhive_1_7_tool_span_is_a_call(span_name: str, more: dict[str, str], name: str) -> None:
     call = only_call(
         span_name,
         **_OF_1_7,
@@ -216,16 +218,18 @@ def test_honeyhive_tool_of_1_7(span_name: str, more: dict[str, str], name: str) 
         pytest.param({"honeyhive_duration_ms": 3.0, "honeyhive_error_type": "ValueError"}, "aside", id="error span"),
     ],
 )
-def test_honeyhive_type_counts_where_the_span_has_more_of_the_decorator(more: dict[str, Any], role: str | None) -> None:
+def test_a_honeyhive_type_gives_a_role_only_with_other_attributes_of_the_decorator(
+    more: dict[str, Any], role: str | None
+) -> None:
     reading = read(span("POST /db", **{**_OF_1_7, **more}))
     assert (reading.role, reading.session_id) == (role, "s1")
 
 
-# Sessions: the thread id of deepeval's Pydantic AI settings, beside the id that Pydantic AI makes up for each request.
+# Sessions: the thread id of deepeval's Pydantic AI settings, beside the id that Pydantic AI generates per request.
 
 
 @pytest.mark.parametrize("given", ["confident__trace__thread_id", "lmnr__association__properties__session_id"])
-def test_session_that_a_person_gave_counts_more_than_the_frameworks_own(given: str) -> None:
+def test_a_user_defined_session_precedes_the_session_of_the_framework(given: str) -> None:
     made_up = {"gen_ai__operation__name": "invoke_agent", "gen_ai__conversation__id": "01a1f94f"}
     reading = read(span("agent run", **made_up, **{given: "ours"}))
     assert (reading.role, reading.session_id) == ("agent", "ours")
@@ -235,7 +239,7 @@ def test_session_that_a_person_gave_counts_more_than_the_frameworks_own(given: s
 # Spring AI 2: upgrade notes, "Tool calling span renamed from `tool_call` to `execute_tool`".
 
 
-def test_spring_ai_2_tool() -> None:
+def test_a_spring_ai_2_tool_span_is_a_call() -> None:
     call = only_call(
         "execute_tool weather",
         gen_ai__operation__name="execute_tool",
@@ -247,6 +251,6 @@ def test_spring_ai_2_tool() -> None:
     assert (call.name, call.call_id, call.arguments) == ("weather", "c1", {"city": "Rome"})
 
 
-def test_spring_ai_vector_store_is_a_retrieval() -> None:
+def test_a_spring_ai_vector_store_is_a_retrieval() -> None:
     reading = read(span("pg_vector query", spring__ai__kind="vector_store"))
     assert (reading.role, reading.kind) == ("tool", "retrieval")

@@ -1,4 +1,4 @@
-"""pydantic-ai where no recorded export shows it, after `capabilities/instrumentation.py` of pydantic-ai 2."""
+"""pydantic-ai beyond the recorded exports, as implemented in `capabilities/instrumentation.py` of pydantic-ai 2."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_that_asks_for(name: str) -> list[SpanRecord]:
         ("final_result", "tool", None, ("final_result",)),
     ],
 )
-def test_the_parameters_of_a_request_tell_what_a_call_in_a_message_is(
+def test_request_parameters_determine_the_kind_of_a_requested_call(
     name: str, kind: str, outcome: str | None, used: tuple[str, ...]
 ) -> None:
     [run] = extract(run_that_asks_for(name))
@@ -48,7 +48,7 @@ def test_the_parameters_of_a_request_tell_what_a_call_in_a_message_is(
     assert run.tools_used == used
 
 
-def test_a_tool_that_was_approved_and_ran_is_a_call() -> None:
+def test_an_approved_and_executed_tool_is_a_call() -> None:
     [root, asked] = run_that_asks_for("pay")
     [run] = extract([root, asked, tool("pay", {}, gen_ai__tool__call__id="c1", parent_id=root.span_id)])
     assert [(call.outcome, call.was_made) for call in run.tool_calls] == [("ok", True)]
@@ -69,7 +69,7 @@ def test_a_deferred_call_was_not_made_and_did_not_fail(reason: str, raised: str 
         ("execute_tool final_result", {"gen_ai__agent__call__id": "r", "logfire__msg": "running output function: x"}),
     ],
 )
-def test_an_output_function_hands_in_the_answer(name: str, attributes: dict[str, str]) -> None:
+def test_an_output_function_is_an_answer(name: str, attributes: dict[str, str]) -> None:
     reading = installed_conventions().classify(
         span(name, gen_ai__operation__name="execute_tool", gen_ai__tool__name="final_result", **attributes)
     )
@@ -90,7 +90,7 @@ def test_the_first_versions_are_read_without_operations() -> None:
 
 
 @pytest.mark.parametrize("events", ["not a list", "[1, null, {}]", '[{"event.name": 3}]', 7, {"a": 1}])
-def test_attributes_that_merely_share_a_name_are_nothing(events: Any) -> None:
+def test_unrelated_attributes_with_the_same_names_are_ignored(events: Any) -> None:
     [run] = extract(
         [
             model(

@@ -11,7 +11,7 @@ from support.span_builders import agent, inside, span, tool
 OURS = {"gen_ai__evaluation__sampled": True}
 
 
-def test_a_step_is_no_call_and_no_request() -> None:
+def test_a_step_is_neither_a_call_nor_a_request() -> None:
     work = agent("trip", **OURS)
     step = span("step tools", gen_ai__step__type="chain", input__value="a", output__value="b", **OURS, **inside(work))
     call = tool("book", **OURS, **inside(step))
@@ -20,7 +20,7 @@ def test_a_step_is_no_call_and_no_request() -> None:
     assert (run.tools_used, run.health.fallback) == (("book",), ())
 
 
-def test_a_failure_is_told_by_the_reason_of_the_end() -> None:
+def test_the_finish_reason_of_a_tool_gives_its_error() -> None:
     failed = tool("book", gen_ai__finish_reason="failed", gen_ai__finish_reason_description="no room", **OURS)
     silent = tool("book", gen_ai__finish_reason="failed", **OURS)
     ended = tool("book", gen_ai__finish_reason="stop", **OURS)
@@ -28,13 +28,13 @@ def test_a_failure_is_told_by_the_reason_of_the_end() -> None:
     assert errors == ["no room", "error", None]
 
 
-def test_a_result_is_opened_out_of_the_message_that_holds_it() -> None:
+def test_a_result_is_unwrapped_from_its_message() -> None:
     result = "content='{\"room\": 7}' name='book' tool_call_id='c1'"
     ((call,),) = (run.tool_calls for run in extract([tool("book", gen_ai__tool__call__result=result, **OURS)]))
     assert (call.result, call.call_id) == ({"room": 7}, "c1")
 
 
-def test_a_request_that_names_no_tool_is_never_a_run_without_calls() -> None:
+def test_a_request_that_does_not_name_its_tools_has_invisible_calls() -> None:
     said = [{"role": "assistant", "parts": ["ToolCall"], "finish_reason": "tool_calls"}]
     asked = {"gen_ai__operation__name": "chat", "gen_ai__output__messages": json.dumps(said)}
     asking = span("chat", gen_ai__response__finish_reasons=["tool_calls"], **asked, **OURS)

@@ -1,4 +1,4 @@
-"""Strands Agents, after `src/strands/telemetry/tracer.py` of strands-agents; see also the recorded exports of 1.62."""
+"""Strands Agents, as implemented in `src/strands/telemetry/tracer.py`; see also the recorded exports of 1.62."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def tool(*events: SpanEvent, **more: Any) -> SpanRecord:
         ([], []),
     ],
 )
-def test_a_result_is_what_its_content_blocks_hold(content: list[Any], result: Any) -> None:
+def test_a_result_is_the_content_of_its_blocks(content: list[Any], result: Any) -> None:
     written = SpanEvent("gen_ai.choice", {"message": json.dumps(content), "id": "t1"})
     reading = installed_conventions().classify(tool(written))
     assert reading.result is not None
     assert reading.result.value == result
 
 
-def test_arguments_and_result_of_the_first_latest_schema_stand_in_the_inference_details() -> None:
+def test_the_first_latest_schema_has_arguments_and_result_in_the_inference_details() -> None:
     asked = [{"role": "tool", "parts": [{"type": "tool_call", "name": "search", "id": "t1", "arguments": {"q": "x"}}]}]
     handed = [{"role": "tool", "parts": [{"type": "tool_call_response", "id": "t1", "response": [{"text": "found"}]}]}]
     call = tool(
@@ -54,7 +54,7 @@ def test_arguments_and_result_of_the_first_latest_schema_stand_in_the_inference_
     assert [(made.arguments, made.result) for made in run.tool_calls] == [({"q": "x"}, "found")]
 
 
-def test_a_tool_that_returned_an_error_failed_though_nothing_was_raised() -> None:
+def test_a_tool_with_error_status_failed_even_if_it_raised_nothing() -> None:
     said = SpanEvent("gen_ai.choice", {"message": '[{"text": "no rooms"}]'})
     [run] = extract([tool(said, gen_ai__tool__status="error")])
     assert [(call.error, call.outcome) for call in run.tool_calls] == [("no rooms", "error")]
@@ -78,11 +78,11 @@ def test_a_swarm_is_one_request_of_several_agents() -> None:
         (SpanEvent(DETAILS, {"gen_ai.input.messages": "[[1]]", "gen_ai.output.messages": 3}),),
     ],
 )
-def test_content_that_cannot_be_read_does_no_harm(events: tuple[SpanEvent, ...]) -> None:
+def test_unreadable_content_is_ignored(events: tuple[SpanEvent, ...]) -> None:
     [run] = extract([tool(*events)])
     assert run.tools_used == ("search",)
 
 
-def test_a_genai_span_of_somebody_else_is_not_read_as_one_of_strands() -> None:
+def test_a_genai_span_of_another_library_is_not_a_strands_span() -> None:
     other = span("x", gen_ai__operation__name="execute_tool", gen_ai__tool__name="x", gen_ai__event__start_time="now")
     assert installed_conventions().classify(other).conventions == ("genai",)

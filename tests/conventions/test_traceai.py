@@ -1,4 +1,4 @@
-"""traceAI, after the instrumentations of Future AGI; see also the recorded export of the OpenAI Agents SDK."""
+"""traceAI, as the Future AGI instrumentations write it; see also the recorded export of the OpenAI Agents SDK."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def _asks(number: int, name: str, arguments: Any, call_id: str | None = None) ->
         ("VECTOR_DB", None),
     ],
 )
-def test_the_kind_tells_what_a_span_is(kind: str, role: str | None) -> None:
+def test_the_span_kind_determines_the_role(kind: str, role: str | None) -> None:
     assert role_of(_span(kind, gen_ai__request__model="gpt")) == role
     assert role_of(span(fi__span__kind=kind)) == role
 
 
-def test_a_tool_that_is_called_like_an_agent_is_a_tool() -> None:
+def test_a_tool_named_like_an_agent_is_a_tool() -> None:
     assert role_of(_span("AGENT", gen_ai__tool__name="research_agent")) == "tool"
 
 
-def test_an_agent_in_a_tool_is_one_call_of_an_agent() -> None:
+def test_an_agent_in_a_tool_is_one_call_of_kind_agent() -> None:
     root = _span("AGENT", "trip", "Go", "Done", end_ns=10**15)
     used = _span("TOOL", "research", {"q": "x"}, gen_ai__tool__name="research", end_ns=10**15, **inside(root))
     helper = _span("AGENT", "research", graph__node__id="research", **inside(used))
@@ -65,7 +65,7 @@ def test_an_agent_in_a_tool_is_one_call_of_an_agent() -> None:
     assert (run.input, run.output) == ("Go", "Done")
 
 
-def test_a_handoff_counts_once_and_as_none_of_the_tools() -> None:
+def test_a_handoff_is_one_call_and_not_a_used_tool() -> None:
     root = _span("AGENT", "trip", "Go", end_ns=10**15)
     first = _span("AGENT", "triage", graph__node__id="triage", end_ns=10**15, **inside(root))
     turn = _span("LLM", **_asks(0, "transfer_to_legal", {}, "c1"), **inside(first))
@@ -77,7 +77,7 @@ def test_a_handoff_counts_once_and_as_none_of_the_tools() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_messages_are_numbered_from_any_number(first: int) -> None:
+def test_message_numbers_may_start_at_any_number(first: int) -> None:
     asked = {
         **_message("input", first, "user", content="Go"),
         **_message("input", first + 1, "tool", tool_call_id="c0", content="7"),
@@ -87,7 +87,7 @@ def test_messages_are_numbered_from_any_number(first: int) -> None:
     assert [(call.name, call.arguments, call.call_id) for call in run.tool_calls] == [("x", {"n": 1}, "c1")]
 
 
-def test_calls_that_flattening_lost_stand_in_the_whole_messages() -> None:
+def test_calls_lost_in_flattened_messages_are_read_from_the_raw_output() -> None:
     call = {"name": "x", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
     said = {"lc": 1, "type": "constructor", "id": ["AIMessage"], "kwargs": {"content": "", "tool_calls": [call]}}
     returned = {"generations": [[{"text": "", "message": said}]]}
@@ -105,28 +105,28 @@ def test_calls_that_flattening_lost_stand_in_the_whole_messages() -> None:
         ({"city": "Porto"}, {"city": "Porto"}),
     ],
 )
-def test_arguments_are_taken_out_of_what_langchain_puts_around_them(given: Any, arguments: Any) -> None:
+def test_arguments_are_unwrapped_from_the_langchain_envelope(given: Any, arguments: Any) -> None:
     ((call,),) = (run.tool_calls for run in extract([_span("TOOL", "weather", given)]))
     assert (call.name, call.arguments) == ("weather", arguments)
 
 
-def test_the_tools_offered_are_numbered_definitions() -> None:
+def test_numbered_tool_definitions_are_read() -> None:
     definition = json.dumps({"type": "function", "function": {"name": "x", "parameters": {"type": "object"}}})
     model = _span("LLM", gen_ai__tool__definitions__0__tool__json_schema=definition)
     ((tool,),) = (run.available_tools for run in extract([model]))
     assert (tool.name, tool.parameters) == ("x", {"type": "object"})
 
 
-def test_what_was_hidden_counts_as_not_recorded() -> None:
+def test_redacted_content_is_read_as_absent() -> None:
     ((call,),) = (run.tool_calls for run in extract([_span("TOOL", "x", "__REDACTED__", "__REDACTED__")]))
     assert (call.arguments, call.raw_arguments, call.result) == (None, None, None)
 
 
-def test_langgraphs_graph_is_an_agent() -> None:
+def test_a_langgraph_graph_is_an_agent() -> None:
     assert role_of(_span("CHAIN", "LangGraph", metadata="{}")) == "agent"
 
 
-def test_the_session_is_a_conversation() -> None:
+def test_the_session_attribute_is_the_session() -> None:
     root = _span("AGENT", "trip", "Go", session__id="s1")
     (run,) = extract([root])
     assert run.session_id == "s1"

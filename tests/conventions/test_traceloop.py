@@ -1,4 +1,4 @@
-"""OpenLLMetry (Traceloop), where no recorded export shows it."""
+"""OpenLLMetry (Traceloop) spans beyond the recorded exports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ read = installed_conventions().classify
         pytest.param({"llm__request__type": "chat"}, "model", id="model before the GenAI conventions"),
     ],
 )
-def test_a_span_is_what_its_kind_and_operation_say(attributes: dict[str, str], role: str | None) -> None:
+def test_kind_and_operation_determine_the_role_of_a_span(attributes: dict[str, str], role: str | None) -> None:
     assert read(span("x", **attributes)).role == role
 
 
@@ -56,7 +56,7 @@ def test_a_span_is_what_its_kind_and_operation_say(attributes: dict[str, str], r
         ),
     ],
 )
-def test_arguments_come_out_of_the_envelope_of_what_was_instrumented(written: object, arguments: object) -> None:
+def test_arguments_are_unwrapped_from_the_envelope_of_each_instrumentation(written: object, arguments: object) -> None:
     seen = span(
         "weather.tool",
         traceloop__span__kind="tool",
@@ -68,7 +68,7 @@ def test_arguments_come_out_of_the_envelope_of_what_was_instrumented(written: ob
     assert (call.name, call.arguments) == ("weather", arguments)
 
 
-def test_a_tool_of_langchain_js_bears_the_name_in_its_result_and_not_that_of_its_class() -> None:
+def test_a_langchain_js_tool_gets_its_name_from_its_result_instead_of_its_class() -> None:
     message = {
         "lc": 1,
         "type": "constructor",
@@ -87,7 +87,7 @@ def test_a_tool_of_langchain_js_bears_the_name_in_its_result_and_not_that_of_its
     assert (call.name, call.call_id, call.result) == ("weather", "c1", 21)
 
 
-def test_an_mcp_tool_that_says_it_failed_has_failed() -> None:
+def test_the_is_error_flag_of_an_mcp_tool_gives_its_error() -> None:
     seen = span(
         "pay.tool",
         traceloop__span__kind="tool",
@@ -98,7 +98,7 @@ def test_an_mcp_tool_that_says_it_failed_has_failed() -> None:
     assert [call.error for call in run.tool_calls] == ["no funds"]
 
 
-def test_tools_that_were_offered_before_the_genai_conventions_are_known_with_their_schemas() -> None:
+def test_tool_definitions_in_numbered_function_attributes_are_read_with_their_schemas() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     reading = read(
         span(
@@ -118,7 +118,7 @@ def test_tools_that_were_offered_before_the_genai_conventions_are_known_with_the
 
 
 @pytest.mark.parametrize(("target", "named"), [({}, "unknown"), ({"gen_ai__handoff__to_agent": "legal"}, "legal")])
-def test_a_hand_off_is_no_tool_and_named_by_the_agent_it_goes_to(target: dict[str, str], named: str) -> None:
+def test_a_handoff_is_not_a_tool_and_has_the_name_of_its_target_agent(target: dict[str, str], named: str) -> None:
     seen = span("trip → unknown.handoff", traceloop__span__kind="handoff", gen_ai__operation__name="handoff", **target)
     [run] = extract([seen])
     assert [(call.name, call.kind) for call in run.tool_calls] == [(named, "handoff")]
@@ -147,7 +147,7 @@ def test_the_workflow_of_an_agent_class_is_an_agent(name: str, output: object, r
         pytest.param("handoff", {"to_agent": "billing", "reason": "money"}, "handoff", id="a hand-off"),
     ],
 )
-def test_a_task_of_llama_index_that_calls_a_tool(name: str, given: dict[str, object], kind: str) -> None:
+def test_a_llama_index_task_that_calls_a_tool_is_a_call(name: str, given: dict[str, object], kind: str) -> None:
     output = {"blocks": [], "tool_name": name, "raw_input": given, "raw_output": "no funds", "is_error": True}
     event = {"tool_name": name, "tool_kwargs": given, "tool_id": "c1", "tool_output": output, "return_direct": False}
     seen = span(
@@ -164,7 +164,7 @@ def test_a_task_of_llama_index_that_calls_a_tool(name: str, given: dict[str, obj
     assert (call.result, call.error) == ("no funds", "no funds")
 
 
-def test_calls_that_the_genai_messages_of_llama_index_have_lost_are_in_the_output_of_the_task() -> None:
+def test_calls_missing_from_the_genai_messages_of_llama_index_are_read_from_the_task_output() -> None:
     block = {"block_type": "tool_call", "tool_call_id": "c1", "tool_name": "pay", "tool_kwargs": {"sum": 5}}
     tools = [{"type": "function", "function": {"name": "pay"}}]
     question = {"role": "user", "blocks": [{"block_type": "text", "text": "Pay 5."}]}
@@ -182,7 +182,7 @@ def test_calls_that_the_genai_messages_of_llama_index_have_lost_are_in_the_outpu
     assert [(call.name, call.arguments) for call in run.tool_calls] == [("pay", {"sum": 5})]
 
 
-def test_turns_whose_history_has_lost_its_calls_are_one_request() -> None:
+def test_turns_whose_history_contains_no_calls_are_one_request() -> None:
     # Cohere: opentelemetry-instrumentation-cohere 0.62 keeps neither the calls of the history nor the answers' ids.
     question = {"gen_ai__prompt__0__role": "user", "gen_ai__prompt__0__content": "Pay 5."}
     answered = {

@@ -1,4 +1,4 @@
-"""The Vercel AI SDK in versions that no recorded export shows."""
+"""The Vercel AI SDK in versions without a recorded export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ read = installed_conventions().classify
 
 
 def sdk(operation: str, **attributes: Any) -> SpanRecord:
-    """A span of the SDK; structured values are written as JSON."""
+    """A span of the SDK with structured values as JSON."""
     return span(
         operation,
         ai__operationId=operation,
@@ -37,12 +37,12 @@ def sdk(operation: str, **attributes: Any) -> SpanRecord:
         ("ai.embed.doEmbed", None),
     ],
 )
-def test_roles_of_operations(operation: str, role: str | None) -> None:
+def test_the_operation_determines_the_role(operation: str, role: str | None) -> None:
     assert read(sdk(operation)).role == role
 
 
 @pytest.mark.parametrize(("arguments", "result"), [("args", "result"), ("input", "output")])
-def test_a_tool_call_in_the_names_of_versions_4_and_5(arguments: str, result: str) -> None:
+def test_tool_call_attributes_of_versions_4_and_5_are_read(arguments: str, result: str) -> None:
     seen = sdk(
         "ai.toolCall",
         ai__toolCall__name="weather",
@@ -62,7 +62,7 @@ def test_a_tool_call_in_the_names_of_versions_4_and_5(arguments: str, result: st
         pytest.param("ai__result", "args", id="version 3"),
     ],
 )
-def test_a_model_asks_for_tools_that_nobody_executes(prefix: str, key: str) -> None:
+def test_calls_that_a_model_requested_without_execution_are_read(prefix: str, key: str) -> None:
     # Version 3 wrote `ai.result.*`, which its migration guide to 4 renames to `ai.response.*`.
     root = sdk("ai.generateText", ai__prompt={"prompt": "Warm?"})
     model = span(
@@ -95,17 +95,17 @@ def test_a_model_asks_for_tools_that_nobody_executes(prefix: str, key: str) -> N
         pytest.param({"system": "Be kind."}, None, id="no question"),
     ],
 )
-def test_the_input_is_the_last_question(prompt: Any, asked: str | None) -> None:
+def test_the_input_is_the_last_user_message(prompt: Any, asked: str | None) -> None:
     [run] = extract([sdk("ai.streamText", ai__prompt=prompt, ai__response__text="21.")])
     assert (run.input, run.output) == (asked, "21.")
 
 
 @pytest.mark.parametrize("name", ["sessionId", "session_id", "threadId", "thread_id", "conversationId", "chatId"])
-def test_the_session_is_what_the_application_calls_one(name: str) -> None:
+def test_the_session_is_read_from_the_metadata_of_the_application(name: str) -> None:
     assert read(sdk("ai.generateText", **{f"ai__telemetry__metadata__{name}": "s1"})).session_id == "s1"
 
 
-def test_the_tools_offered_to_the_model_are_known_with_their_schemas() -> None:
+def test_tool_definitions_are_read_with_their_schemas() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     offered = span(
         "x",
@@ -118,7 +118,7 @@ def test_the_tools_offered_to_the_model_are_known_with_their_schemas() -> None:
     assert [(tool.name, tool.parameters) for tool in run.available_tools] == [("weather", schema)]
 
 
-def test_the_agent_of_a_call_is_the_function_id() -> None:
+def test_the_function_id_is_the_agent_of_a_call() -> None:
     root = sdk("ai.generateText", ai__telemetry__functionId="support", ai__prompt={"prompt": "Warm?"})
     tool = sdk("ai.toolCall", ai__toolCall__name="weather", ai__telemetry__functionId="support")
     [run] = extract(
