@@ -1,4 +1,4 @@
-"""What a running program says of its spans goes before what is found out about them."""
+"""Annotations that a program sets on its spans precede the facts that extraction derives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def only(spans: list[SpanRecord], unit: RunUnit = "request") -> Run:
 # --- the run's own span -----------------------------------------------------------------------------------------------
 
 
-def test_a_run_has_the_name_the_attributes_and_the_environment_of_its_span() -> None:
+def test_a_run_has_the_name_attributes_and_environment_of_its_root_span() -> None:
     root = agent("desk", resource={"deployment.environment.name": "staging"}, tenant="t1")
     run = only([span("POST /chat"), root])
     assert (run.span_name, run.environment) == ("invoke_agent desk", "staging")
@@ -37,16 +37,18 @@ def test_a_run_has_the_name_the_attributes_and_the_environment_of_its_span() -> 
         ({"deployment.environment.name": 3}, "3"),
     ],
 )
-def test_the_environment_is_read_under_its_old_name_too(resource: dict[str, Any], environment: str | None) -> None:
+def test_the_environment_is_read_from_the_current_and_the_old_attribute(
+    resource: dict[str, Any], environment: str | None
+) -> None:
     assert only([agent(resource=resource)]).environment == environment
 
 
-def test_of_a_request_whose_span_never_came_the_name_is_not_known() -> None:
+def test_a_request_whose_root_span_is_lost_has_no_span_name_and_no_annotations() -> None:
     run = only([tool(name, parent_id="f" * 16) for name in ("a", "b")])
     assert (run.span_name, dict(run.attributes), run.expected_tools, run.metrics) == (None, {}, None, None)
 
 
-def test_what_is_said_to_have_been_asked_and_answered_goes_before_everything_else() -> None:
+def test_annotated_input_and_output_precede_all_other_sources() -> None:
     root = agent(asked="{'messages': []}", goldspan__input="My order 7?", goldspan__output="It is on its way.")
     turn = model(asked=[user("You are asked by a user: 7?")], answered=[says("Way.")], **inside(root))
     assert (only([root, turn]).input, only([root, turn]).output) == ("My order 7?", "It is on its way.")
@@ -54,12 +56,12 @@ def test_what_is_said_to_have_been_asked_and_answered_goes_before_everything_els
     assert only([bare, tool("find", **inside(bare))]).input == "My order 7?"
 
 
-def test_what_a_span_inside_says_it_was_asked_is_not_what_the_request_was() -> None:
+def test_an_annotated_input_of_an_inner_span_is_not_the_input_of_the_request() -> None:
     root = agent(asked="Hello")
     assert only([root, tool("find", goldspan__input="7", **inside(root))]).input == "Hello"
 
 
-def test_empty_statements_say_nothing() -> None:
+def test_empty_annotations_are_ignored() -> None:
     said = {
         "goldspan__input": "",
         "goldspan__expected_tools": " ",
@@ -90,7 +92,7 @@ CALL = {"name": "refund", "arguments": {"order": 7}}
         pytest.param("null", None, id="nothing"),
     ],
 )
-def test_expected_tools_are_read_as_plain_values(written: Any, read: tuple[Any, ...] | None) -> None:
+def test_expected_tools_are_parsed_to_plain_values(written: Any, read: tuple[Any, ...] | None) -> None:
     assert only([agent(goldspan__expected_tools=written)]).expected_tools == read
 
 
@@ -103,7 +105,7 @@ def test_expected_tools_are_read_as_plain_values(written: Any, read: tuple[Any, 
         (3, None),
     ],
 )
-def test_metrics_are_names_in_a_list_or_between_commas(written: Any, read: tuple[str, ...] | None) -> None:
+def test_metrics_are_a_list_or_comma_separated_names(written: Any, read: tuple[str, ...] | None) -> None:
     assert only([agent(goldspan__metrics=written)]).metrics == read
 
 
@@ -121,7 +123,7 @@ OTHER = {"goldspan__expected_tools": '["book"]', "goldspan__metrics": "tool_prec
         pytest.param({"sub-agent": SAID}, None, id="and what a sub-agent says for the sub-agent"),
     ],
 )
-def test_who_may_say_what_is_expected_of_a_request(
+def test_spans_around_and_inside_a_request_may_annotate_it_but_other_runs_may_not(
     places: dict[str, dict[str, Any]], expected: tuple[str, ...] | None
 ) -> None:
     server = span("POST /chat", **places.get("above", {}))
@@ -138,7 +140,7 @@ def test_who_may_say_what_is_expected_of_a_request(
         ) == 1
 
 
-def test_an_agent_for_whom_another_is_a_mere_frame_speaks_for_the_request() -> None:
+def test_the_only_working_agent_inside_an_outer_agent_may_annotate_the_request() -> None:
     frame = agent("frame")
     worker = agent("worker", goldspan__golden__id="g1", **inside(frame))
     busy = [frame, worker, tool("search", {}, **inside(worker))]
@@ -146,7 +148,7 @@ def test_an_agent_for_whom_another_is_a_mere_frame_speaks_for_the_request() -> N
     assert only([*busy, tool("book", {}, **inside(frame))]).golden_id is None
 
 
-def test_of_several_agents_for_whom_one_divides_the_work_none_speaks_for_the_request() -> None:
+def test_several_agents_under_one_outer_agent_do_not_annotate_the_request() -> None:
     boss = agent("boss")
     writer = agent("writer", goldspan__golden__id="g1", **SAID, **inside(boss))
     critic = agent("critic", **inside(boss))
@@ -159,7 +161,7 @@ def test_of_several_agents_for_whom_one_divides_the_work_none_speaks_for_the_req
     }
 
 
-def test_what_is_said_of_a_request_is_not_said_of_the_components_in_it() -> None:
+def test_annotations_of_a_request_do_not_apply_to_its_components() -> None:
     root = agent("planner", goldspan__golden__id="whole", goldspan__metadata__tenant="t1", **SAID)
     part = span("part", goldspan__component__name="part", **inside(root))
     run = only([root, part], "component")
@@ -169,7 +171,7 @@ def test_what_is_said_of_a_request_is_not_said_of_the_components_in_it() -> None
     assert only([case, alone], "component").golden_id == "g1"
 
 
-def test_results_of_an_earlier_evaluation_are_no_instructions() -> None:
+def test_results_of_an_earlier_evaluation_are_not_annotations() -> None:
     results = {
         "goldspan__golden__id": "g1",
         "goldspan__golden__match": "when",
@@ -183,7 +185,7 @@ def test_results_of_an_earlier_evaluation_are_no_instructions() -> None:
     assert only([judged]) == only([root])
 
 
-def test_a_golden_is_never_taken_from_a_result_while_another_span_names_one() -> None:
+def test_a_golden_id_from_an_evaluation_result_yields_to_another_golden_id() -> None:
     server = span("POST /chat", test__case__name="case-7")
     judged = agent(goldspan__golden__id="g1", goldspan__golden__match="input", **inside(server))
     assert only([server, judged]).golden_id == "case-7"
@@ -192,7 +194,7 @@ def test_a_golden_is_never_taken_from_a_result_while_another_span_names_one() ->
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def test_metadata_is_what_a_run_and_the_spans_around_it_say_the_nearest_first() -> None:
+def test_metadata_is_merged_from_the_spans_around_a_run_and_the_nearest_value_is_kept() -> None:
     server = span("POST /chat", goldspan__metadata__tenant="all", goldspan__metadata__region="eu")
     root = agent(goldspan__metadata__tenant="t1", goldspan__metadata__user__tier=2, **inside(server))
     run = only([server, root, tool("x", goldspan__metadata__inner=1, **inside(root))])
@@ -202,7 +204,7 @@ def test_metadata_is_what_a_run_and_the_spans_around_it_say_the_nearest_first() 
 # --- tools that are offered -------------------------------------------------------------------------------------------
 
 
-def test_the_tools_that_may_be_chosen_from_can_be_said_of_any_span_that_stands_for_a_run() -> None:
+def test_tool_definitions_may_be_set_on_any_root_span_of_a_run() -> None:
     offered = json.dumps([{"type": "function", "name": "search"}, {"type": "function", "name": "book"}])
     bare = span("POST /chat", gen_ai__tool__definitions=offered)
     part = span("part", goldspan__component__name="part", gen_ai__tool__definitions=offered)
@@ -217,7 +219,7 @@ def test_the_tools_that_may_be_chosen_from_can_be_said_of_any_span_that_stands_f
 # --- conversations and twins ------------------------------------------------------------------------------------------
 
 
-def test_of_a_conversation_is_expected_what_is_expected_of_all_its_requests_or_nobody_knows() -> None:
+def test_a_conversation_has_annotations_only_if_all_its_requests_agree() -> None:
     def asked(number: int, **said: Any) -> SpanRecord:
         return agent(gen_ai__conversation__id="s1", **in_trace(number), **said)
 
@@ -229,7 +231,7 @@ def test_of_a_conversation_is_expected_what_is_expected_of_all_its_requests_or_n
     assert only([first, second, asked(3)], "conversation").expected_tools is None
 
 
-def test_of_a_request_that_two_instrumentations_saw_either_may_say_what_is_expected() -> None:
+def test_either_of_two_instrumentations_of_one_request_may_annotate_it() -> None:
     said = {"goldspan__expected_tools": "[]", "goldspan__metadata__tenant": "t1"}
     question = messages({"role": "user", "content": "Find it"})
     turn = {"gen_ai__operation__name": "invoke_agent", "gen_ai__input__messages": question}
@@ -240,7 +242,7 @@ def test_of_a_request_that_two_instrumentations_saw_either_may_say_what_is_expec
     assert (run.expected_tools, run.metadata, run.tools_used) == ((), {"tenant": "t1"}, ("search",))
 
 
-def test_a_question_that_a_model_repeats_is_not_needed_where_the_program_says_it() -> None:
+def test_the_model_input_is_the_input_of_the_request_if_only_the_output_is_annotated() -> None:
     root = span("POST /chat", goldspan__output="Done")
     turn = model(asked=[user("Hi")], answered=[asks_for("search", {})], **inside(root))
     assert (only([root, turn]).input, only([root, turn]).output) == ("Hi", "Done")

@@ -1,4 +1,4 @@
-"""Which spans are whose request: leaks, hand-offs, strays, and the shapes of damaged traces."""
+"""Request boundaries: leaked context, hand-offs, stray spans and damaged traces."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from goldspan.model import SpanRecord
 from support.span_builders import agent, answers, ask_for, asks_for, inside, made, model, says, span, tool, user
 
 
-def told(spans: list[SpanRecord]) -> list[tuple[str | None, list[str]]]:
-    """The agent of each request and what it called."""
+def agents_and_tools(spans: list[SpanRecord]) -> list[tuple[str | None, list[str]]]:
+    """The agent and the called tools of each request."""
     return [(run.agent, [call.name for call in run.tool_calls]) for run in extract(spans)]
 
 
-def handing_over(name: str, to: str, **facts: Any) -> list[SpanRecord]:
-    """An agent that hands over to another one."""
+def agent_with_handoff(name: str, to: str, **facts: Any) -> list[SpanRecord]:
+    """An agent that hands off to another agent."""
     first = agent(name, **facts)
     return [first, span("handoff", gen_ai__operation__name="handoff", gen_ai__tool__name=to, **inside(first))]
 
@@ -25,13 +25,13 @@ def handing_over(name: str, to: str, **facts: Any) -> list[SpanRecord]:
 # Leaked context.
 
 
-def test_the_next_request_below_the_one_before_which_had_ended_is_a_request_of_its_own() -> None:
+def test_the_same_agent_nested_in_an_ended_agent_is_a_separate_request() -> None:
     first = agent("a", asked="One", start_ns=100, end_ns=200)
     second = agent("a", asked="Two", start_ns=300, end_ns=400, **inside(first))
     third = agent("a", asked="Three", start_ns=500, end_ns=600, **inside(second))
     spans = [first, second, third]
     spans += [tool(name, {}, **inside(root)) for name, root in zip("xyz", spans, strict=True)]
-    assert told(spans) == [("a", ["x"]), ("a", ["y"]), ("a", ["z"])]
+    assert agents_and_tools(spans) == [("a", ["x"]), ("a", ["y"]), ("a", ["z"])]
     assert [run.input for run in extract(spans)] == ["One", "Two", "Three"]
     assert all(run.health.orphan_spans == 0 for run in extract(spans))
 
@@ -45,17 +45,17 @@ def test_the_next_request_below_the_one_before_which_had_ended_is_a_request_of_i
         pytest.param({"name": "b", "start_ns": 300, "end_ns": 400}, id="another agent, though the first has ended"),
     ],
 )
-def test_an_agent_inside_another_is_its_sub_agent(inner: dict[str, Any]) -> None:
+def test_a_nested_agent_is_a_sub_agent_if_the_outer_one_is_running_or_has_another_name(inner: dict[str, Any]) -> None:
     first = agent("a", start_ns=100, end_ns=200)
     second = agent(**inner, **inside(first))
-    assert told([first, second, tool("x", {}, **inside(second))]) == [("a", ["x"])]
+    assert agents_and_tools([first, second, tool("x", {}, **inside(second))]) == [("a", ["x"])]
 
 
 # Conversations of agents.
 
 
 def conversation(*, ids: bool = True, words: str = "Go", begin: int = 100, around: SpanRecord) -> list[SpanRecord]:
-    """One agent asks its model for a tool, another one executes it, and the first goes on with the answer."""
+    """One agent requests a tool call, another agent executes it, and the first agent continues with the result."""
     asking = agent("asking", start_ns=begin, end_ns=begin + 10, **inside(around))
     acting = agent("acting", start_ns=begin + 10, end_ns=begin + 20, **inside(around))
     going_on = agent("asking", start_ns=begin + 20, end_ns=begin + 30, **inside(around))
@@ -71,20 +71,20 @@ def conversation(*, ids: bool = True, words: str = "Go", begin: int = 100, aroun
     ]
 
 
-def test_agents_one_of_which_executes_what_the_other_asked_for_serve_one_request() -> None:
-    """Whatever their instrumentation calls the span around them."""
+def test_agents_of_which_one_executes_calls_that_the_other_requested_are_one_request() -> None:
+    """This holds for any name of the span around them."""
     around = span("talk", gen_ai__operation__name="talk", start_ns=1, end_ns=10**15)
     (run,) = extract([around, *conversation(around=around)])
     assert (run.agent, run.tools_used, run.output) == ("asking", ("x",), "Done.")
     assert {call.evidence for call in run.tool_calls} == {"executed"}
 
 
-def test_without_ids_nothing_tells_that_they_do() -> None:
+def test_without_call_ids_such_agents_are_separate_requests() -> None:
     around = span("talk", gen_ai__operation__name="talk", start_ns=1, end_ns=10**15)
     assert len(extract([around, *conversation(ids=False, around=around)])) == 3
 
 
-def test_requests_that_number_their_calls_anew_stay_apart() -> None:
+def test_requests_that_reuse_call_ids_are_separate() -> None:
     around = span("batch", start_ns=1, end_ns=10**15)
     spans = [
         each
@@ -94,62 +94,62 @@ def test_requests_that_number_their_calls_anew_stay_apart() -> None:
     assert [(run.input, run.tools_used) for run in extract([around, *spans])] == [("One", ("x",)), ("Two", ("x",))]
 
 
-def test_of_two_requests_the_second_that_executes_a_call_under_a_known_id_is_its_own_where_its_model_is_lost() -> None:
+def test_a_reused_call_id_in_a_later_agent_without_its_model_span_is_a_separate_request() -> None:
     around = span("batch", start_ns=1, end_ns=10**15)
     first = agent("a", asked="One", start_ns=100, end_ns=200, **inside(around))
     turn = model(asked=[user("One")], answered=[asks_for("x", {}, "c1")], start_ns=110, end_ns=120, **inside(first))
     done = tool("x", {}, start_ns=130, end_ns=140, **made("c1"), **inside(first))
     second = agent("a", asked="Two", start_ns=300, end_ns=400, **inside(around))
     again = tool("x", {}, start_ns=330, end_ns=340, **made("c1"), **inside(second))
-    assert told([around, first, turn, done, second, again]) == [("a", ["x"]), ("a", ["x"])]
+    assert agents_and_tools([around, first, turn, done, second, again]) == [("a", ["x"]), ("a", ["x"])]
 
 
 # Hand-offs.
 
 
-def test_agents_that_hand_over_to_each_other_are_one_request_and_the_next_one_begins_anew() -> None:
+def test_agents_that_hand_off_to_each_other_are_one_request_and_the_next_one_is_separate() -> None:
     batch = span("batch")
     spans = [batch]
     for number in range(2):
-        first = handing_over("front", "back", **inside(batch))
+        first = agent_with_handoff("front", "back", **inside(batch))
         second = agent("back", **inside(batch))
         spans += [*first, second, tool(f"fix{number}", {}, **inside(second))]
-    assert told(spans) == [("front", ["back", "fix0"]), ("front", ["back", "fix1"])]
+    assert agents_and_tools(spans) == [("front", ["back", "fix0"]), ("front", ["back", "fix1"])]
 
 
 def test_a_chain_of_handoffs_is_one_request() -> None:
     root = span("app")
-    spans = [root, *handing_over("a", "b", **inside(root)), *handing_over("b", "c", **inside(root))]
+    spans = [root, *agent_with_handoff("a", "b", **inside(root)), *agent_with_handoff("b", "c", **inside(root))]
     last = agent("c", **inside(root))
-    assert told([*spans, last, tool("x", {}, **inside(last))]) == [("a", ["b", "c", "x"])]
+    assert agents_and_tools([*spans, last, tool("x", {}, **inside(last))]) == [("a", ["b", "c", "x"])]
 
 
-def test_requests_at_the_same_time_hand_over_to_whom_they_name() -> None:
+def test_concurrent_requests_continue_in_the_agent_that_their_handoff_names() -> None:
     root = span("app")
-    one = handing_over("front", "billing", **inside(root))
-    two = handing_over("desk", "travel", **inside(root))
+    one = agent_with_handoff("front", "billing", **inside(root))
+    two = agent_with_handoff("desk", "travel", **inside(root))
     travel, billing = agent("travel", **inside(root)), agent("billing", **inside(root))
     spans = [root, one[0], two[0], one[1], two[1], travel, billing]
     spans += [tool("book", {}, **inside(travel)), tool("refund", {}, **inside(billing))]
-    assert told(spans) == [("front", ["billing", "refund"]), ("desk", ["travel", "book"])]
+    assert agents_and_tools(spans) == [("front", ["billing", "refund"]), ("desk", ["travel", "book"])]
 
 
-def test_a_handoff_to_nobody_known_is_taken_by_whoever_comes_next() -> None:
+def test_a_handoff_to_an_unknown_agent_continues_in_the_next_agent() -> None:
     root = span("app")
-    spans = [root, *handing_over("front", "unknown", **inside(root)), agent("back", **inside(root))]
-    assert told(spans) == [("front", ["unknown"])]
+    spans = [root, *agent_with_handoff("front", "unknown", **inside(root)), agent("back", **inside(root))]
+    assert agents_and_tools(spans) == [("front", ["unknown"])]
 
 
-def test_an_agent_elsewhere_in_the_trace_takes_over_nothing() -> None:
+def test_an_agent_in_another_part_of_the_trace_does_not_continue_a_handoff() -> None:
     here, there = span("here"), span("there")
-    spans = [here, there, *handing_over("front", "back", **inside(here)), agent("back", **inside(there))]
-    assert [agent for agent, _ in told(spans)] == ["front", "back"]
+    spans = [here, there, *agent_with_handoff("front", "back", **inside(here)), agent("back", **inside(there))]
+    assert [agent for agent, _ in agents_and_tools(spans)] == ["front", "back"]
 
 
 # Strays.
 
 
-def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_asked_for_it() -> None:
+def test_a_tool_span_outside_every_agent_belongs_to_the_request_that_asked_for_it() -> None:
     root = span("app")
     agents = [agent(name, end_ns=10**15, **inside(root)) for name in "ab"]
     turns = [
@@ -164,7 +164,7 @@ def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_asked_for_it(
     ]
 
 
-def test_an_agents_late_tools_find_it_by_id_though_others_began_since() -> None:
+def test_a_late_tool_span_belongs_to_the_agent_with_its_call_id_despite_later_agents() -> None:
     root = span("app")
     first = agent("a", **inside(root))
     asking = model(answered=[ask_for(("x", {}, "c1"))], **inside(first))
@@ -182,7 +182,9 @@ def test_an_agents_late_tools_find_it_by_id_though_others_began_since() -> None:
         pytest.param([user("a")], says("Done."), id="the user's words"),
     ],
 )
-def test_a_turn_whose_step_is_lost_belongs_to_the_request_it_is_about(asked: list[Any], answered: Any) -> None:
+def test_a_model_turn_whose_parent_is_lost_belongs_to_the_request_with_its_messages(
+    asked: list[Any], answered: Any
+) -> None:
     root = span("app")
     first, second = (agent(name, end_ns=10**15, **inside(root)) for name in "ab")
     turns = [model(asked=[user(each.name[-1])], answered=[says("Well.")], **inside(each)) for each in (first, second)]
@@ -197,13 +199,13 @@ def test_a_turn_whose_step_is_lost_belongs_to_the_request_it_is_about(asked: lis
     assert [run.health.orphan_spans for run in runs] == [1, 0]
 
 
-def test_a_stray_before_every_agent_belongs_to_the_first() -> None:
+def test_a_stray_tool_span_before_every_agent_belongs_to_the_first_request() -> None:
     root = span("app")
     spans = [root, tool("early", {}, **inside(root)), agent("a", **inside(root)), agent("b", **inside(root))]
-    assert told(spans) == [("a", ["early"]), ("b", [])]
+    assert agents_and_tools(spans) == [("a", ["early"]), ("b", [])]
 
 
-# What is no request.
+# Spans that are not requests.
 
 
 @pytest.mark.parametrize(
@@ -216,56 +218,56 @@ def test_a_stray_before_every_agent_belongs_to_the_first() -> None:
     ],
     ids=lambda span: span.name,
 )
-def test_what_stands_beside_a_request_in_its_trace_is_no_request(aside: SpanRecord) -> None:
+def test_an_unrelated_span_in_the_trace_of_a_request_is_not_a_request(aside: SpanRecord) -> None:
     root = agent("a")
-    assert told([aside, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
+    assert agents_and_tools([aside, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
     assert extract([aside]) == []
 
 
-def test_an_agent_below_what_is_no_request_is_one() -> None:
+def test_an_agent_below_a_span_that_is_not_a_request_is_a_request() -> None:
     building = span("create_agent a", gen_ai__operation__name="create_agent", gen_ai__agent__name="a")
     root = agent("a", **inside(building))
-    assert told([building, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
+    assert agents_and_tools([building, root, tool("x", {}, **inside(root))]) == [("a", ["x"])]
 
 
 # Missing parents.
 
 
-def test_children_of_several_missing_parents_are_still_one_request() -> None:
+def test_children_of_several_missing_parents_are_one_request() -> None:
     spans = [tool("x", {"n": 1}, parent_id="a" * 16), tool("y", {"n": 1}, parent_id="b" * 16)]
     (run,) = extract(spans)
     assert run.tools_used == ("x", "y")
     assert run.health.orphan_spans == 1
 
 
-def test_a_sub_agent_whose_parent_never_came_is_part_of_the_request_around_it() -> None:
+def test_a_sub_agent_whose_parent_is_lost_belongs_to_the_enclosing_request() -> None:
     root = agent("a", start_ns=100, end_ns=900)
     inner = agent("b", start_ns=200, end_ns=800, parent_id="f" * 16)
     spans = [root, inner, tool("x", {}, **inside(inner))]
-    assert told(spans) == [("a", ["x"])]
+    assert agents_and_tools(spans) == [("a", ["x"])]
     assert extract(spans)[0].health.orphan_spans == 1
     step = span("step", parent_id="f" * 16)
     below = agent("b", start_ns=200, end_ns=800, **inside(step))
-    assert told([root, step, below]) == [("a", [])]
+    assert agents_and_tools([root, step, below]) == [("a", [])]
     for elsewhere in ({"start_ns": 950, "end_ns": 990}, {"start_ns": 200, "end_ns": 950}):
         later = agent("b", parent_id="f" * 16, **elsewhere)
-        assert told([root, later]) == [("a", []), ("b", [])]
+        assert agents_and_tools([root, later]) == [("a", []), ("b", [])]
 
 
-def test_requests_whose_common_parent_never_came_are_still_several() -> None:
+def test_overlapping_agents_with_the_same_missing_parent_are_separate_requests() -> None:
     lost = {"parent_id": "f" * 16}
     spans = [agent("a", start_ns=100, end_ns=900, **lost), agent("b", start_ns=200, end_ns=800, **lost)]
-    assert told(spans) == [("a", []), ("b", [])]
+    assert agents_and_tools(spans) == [("a", []), ("b", [])]
 
 
-def test_a_request_whose_server_span_never_came_is_the_agents() -> None:
+def test_the_agent_is_the_root_of_a_request_whose_server_span_is_lost() -> None:
     root = agent("a", parent_id="f" * 16)
     (run,) = extract([root, tool("x", {}, **inside(root))])
     assert run.span_id == root.span_id
     assert (run.health.missing_root, run.health.orphan_spans) == (False, 0)
 
 
-def test_an_empty_id_is_nobodys_parent() -> None:
+def test_an_empty_span_id_is_not_a_parent_id() -> None:
     nameless = agent("a", span_id="", asked="One")
     other = agent("b", asked="Two")
     assert len(extract([nameless, other])) == 2
@@ -291,15 +293,15 @@ LOST = {"parent_id": "f" * 16}
         pytest.param({"name": "expert"}, tool("expert", start_ns=10, end_ns=15, **LOST), 2, id="a tool that had ended"),
     ],
 )
-def test_of_two_agents_whose_parent_is_lost_one_works_for_the_other_where_a_call_tells(
+def test_an_agent_whose_parent_is_lost_is_a_sub_agent_if_a_call_matches_it(
     inner: dict[str, Any], call: SpanRecord, requests: int
 ) -> None:
-    """Otherwise they may be the requests of two users."""
+    """Without such a call they may be the requests of two users."""
     outer = agent("a", start_ns=1, end_ns=100, **LOST)
     assert len(extract([outer, call, agent(**inner, start_ns=20, end_ns=80, **LOST)])) == requests
 
 
-def test_a_hand_off_is_known_from_the_model_that_asked_for_it_where_its_span_is_lost() -> None:
+def test_a_handoff_whose_span_is_lost_is_known_from_the_model_message() -> None:
     first = agent("a", start_ns=1, end_ns=20, **LOST)
     turn = model(answered=[asks_for("transfer_to_b", {})], start_ns=2, end_ns=10, **inside(first))
     (run,) = extract([first, turn, agent("b", start_ns=21, end_ns=40, **LOST)])

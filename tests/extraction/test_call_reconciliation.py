@@ -1,4 +1,4 @@
-"""One call, several witnesses: spans inside spans, spans beside spans, and the model's messages."""
+"""One tool call recorded several times: in nested spans, in sibling spans and in model messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def lasting(made: SpanRecord, until: int = 10**15) -> dict[str, int]:
         pytest.param(("plan", {"n": 2}), ("add", {"n": 2}), 2, id="a tool that calls another"),
     ],
 )
-def test_a_tool_span_inside_another(outer: tuple[str, Any], inner: tuple[str, Any], calls: int) -> None:
+def test_nested_tool_spans_are_one_call_if_name_and_arguments_match(
+    outer: tuple[str, Any], inner: tuple[str, Any], calls: int
+) -> None:
     around = tool(*outer, end_ns=10**15)
     found = calls_of(around, tool(*inner, parent_id=around.span_id))
     assert len(found) == calls
@@ -43,12 +45,12 @@ def test_a_tool_span_inside_another(outer: tuple[str, Any], inner: tuple[str, An
         assert found[0].raw_name == outer[0]
 
 
-def test_different_call_ids_are_different_calls_even_inside_each_other() -> None:
+def test_different_call_ids_are_different_calls_even_if_their_spans_are_nested() -> None:
     outer = tool("add", gen_ai__tool__call__id="c1", end_ns=10**15)
     assert len(calls_of(outer, tool("add", parent_id=outer.span_id, gen_ai__tool__call__id="c2"))) == 2
 
 
-def test_two_instrumentations_of_one_call_count_once_and_two_attempts_under_one_id_count_twice() -> None:
+def test_two_spans_of_one_call_count_once_and_two_attempts_with_one_id_count_twice() -> None:
     root = agent("a")
     seen = {"gen_ai__tool__call__id": "c1", "parent_id": root.span_id}
     first = tool("add", {"a": 1}, start_ns=100, end_ns=200, **seen)
@@ -81,7 +83,7 @@ AWAITED = "<coroutine object add at 0x7f2>"
         pytest.param({**LEFT_OPEN, "end_ns": 150}, {"end_ns": 200, "result": "3"}, 150, id="the first ended earlier"),
     ],
 )
-def test_of_two_witnesses_beside_each_other_the_earlier_that_knows_what_came_of_the_call_tells_its_end(
+def test_the_earlier_sibling_span_with_a_result_gives_the_end_of_the_call(
     first: dict[str, Any], beside: dict[str, Any], end: int
 ) -> None:
     root = agent("a", start_ns=1, end_ns=10**15)
@@ -89,13 +91,13 @@ def test_of_two_witnesses_beside_each_other_the_earlier_that_knows_what_came_of_
     assert call.end_ns == end
 
 
-def test_the_end_of_a_witness_inside_another_is_not_that_of_the_call() -> None:
+def test_the_end_of_a_nested_span_is_not_the_end_of_the_call() -> None:
     outer = _witness(agent("a", start_ns=1, end_ns=10**15), end_ns=900)
     (call,) = calls_of(outer, _witness(outer, start_ns=110, end_ns=200, result="3"))
     assert call.end_ns == 900
 
 
-def test_calls_one_after_the_other_do_not_overlap_because_a_copy_of_the_first_stays_open() -> None:
+def test_sequential_calls_are_not_concurrent_if_a_duplicate_of_the_first_stays_open() -> None:
     root = agent("a", start_ns=1, end_ns=10**15)
     spans = [
         _witness(root, call_id=call_id, **times)
@@ -106,7 +108,7 @@ def test_calls_one_after_the_other_do_not_overlap_because_a_copy_of_the_first_st
         )
     ]
     assert [call.concurrent_with for call in calls_of(root, *spans)] == [(), ()]
-    # A third witness that comes late is still none of another call.
+    # A late third span does not belong to another call.
     late = _witness(root, start_ns=200, end_ns=210)
     assert [call.call_id for call in calls_of(root, *spans, late)] == ["c1", "c2"]
 
@@ -117,20 +119,20 @@ def _witness(parent: SpanRecord, *, call_id: str = "c1", result: str | None = No
     return tool("add", {"a": 1}, **{**seen, **more})
 
 
-def test_an_error_that_only_an_inner_span_shows_is_the_error_of_the_call() -> None:
+def test_an_error_on_only_the_nested_span_is_the_error_of_the_call() -> None:
     outer = span("agent.add", openinference__span__kind="TOOL", tool__name="add", status="ok", end_ns=10**15)
     (call,) = calls_of(outer, tool("add", failed="boom", parent_id=outer.span_id))
     assert call.error == "boom"
 
 
-def test_a_message_lends_its_id_and_arguments_to_a_span_that_has_none() -> None:
+def test_a_model_message_gives_id_and_arguments_to_a_span_without_them() -> None:
     root = agent("a")
     asked = model(answered=[asks_for("search", {"q": "x"}, "c9")], parent_id=root.span_id)
     (call,) = calls_of(root, asked, tool("search", parent_id=root.span_id))
     assert (call.call_id, call.arguments, call.evidence) == ("c9", {"q": "x"}, "executed")
 
 
-def test_a_bare_argument_is_replaced_by_the_named_one_of_the_message() -> None:
+def test_named_arguments_of_the_message_replace_a_bare_argument() -> None:
     root = agent("a")
     asked = model(answered=[asks_for("weather", {"city": "Kyoto"}, "c1")], parent_id=root.span_id)
     bare = span(
@@ -140,7 +142,7 @@ def test_a_bare_argument_is_replaced_by_the_named_one_of_the_message() -> None:
     assert call.arguments == {"city": "Kyoto"}
 
 
-def test_repeated_requests_find_their_executions_by_arguments_first() -> None:
+def test_repeated_requested_calls_match_their_executions_by_arguments_first() -> None:
     root = agent("a")
     asked = model(
         answered=[asks_for("search", {"q": "b"}, "c1"), asks_for("search", {"q": "a"}, "c2")], parent_id=root.span_id
@@ -149,15 +151,15 @@ def test_repeated_requests_find_their_executions_by_arguments_first() -> None:
     assert [(call.arguments["q"], call.call_id) for call in calls_of(root, asked, *spans)] == [("a", "c2"), ("b", "c1")]
 
 
-def test_a_request_is_not_taken_for_an_execution_before_it() -> None:
+def test_a_requested_call_does_not_match_an_earlier_execution() -> None:
     root = agent("a")
     early = tool("search", {"q": "a"}, parent_id=root.span_id)
     asked = model(answered=[asks_for("search", {"q": "a"}, "c1")], parent_id=root.span_id)
     assert [call.evidence for call in calls_of(root, early, asked)] == ["executed", "requested"]
 
 
-def test_a_request_is_not_taken_for_an_execution_after_its_answer() -> None:
-    # The first attempt left no span.
+def test_a_requested_call_does_not_match_an_execution_after_its_result() -> None:
+    # The first attempt has no span.
     root = agent("a")
     asked = asks_for("search", {"q": "a"}, "c1")
     first = model(answered=[asked], parent_id=root.span_id)
@@ -170,8 +172,8 @@ def test_a_request_is_not_taken_for_an_execution_after_its_answer() -> None:
     ]
 
 
-def test_an_execution_after_the_answer_is_the_requests_where_there_is_no_other() -> None:
-    # A tool that goes on in the background: its handle is what the model was told first.
+def test_an_execution_after_the_result_matches_the_requested_call_if_there_is_no_other() -> None:
+    # A background tool: its first result for the model is a handle.
     root = agent("a")
     asked = asks_for("search", {"q": "a"}, "c1")
     first = model(answered=[asked], parent_id=root.span_id)
@@ -180,7 +182,7 @@ def test_an_execution_after_the_answer_is_the_requests_where_there_is_no_other()
     assert [(call.call_id, call.evidence) for call in calls_of(root, first, second, found)] == [("c1", "executed")]
 
 
-def test_what_an_agent_keeps_tells_results_that_no_model_was_told() -> None:
+def test_the_messages_of_an_agent_give_results_that_no_model_received() -> None:
     asked = [asks_for("search", {}, "c1"), asks_for("book", {}, "c2")]
     kept = [*asked, answers("c1", {"ok": True}), answers("c2", "no room", is_error=True)]
     root = agent("a", gen_ai__output__messages=json.dumps(kept))
@@ -201,19 +203,19 @@ def test_the_history_in_later_messages_adds_no_call() -> None:
     assert [(call.name, call.result, call.outcome) for call in calls] == [("x", {"ok": True}, "ok"), ("y", None, None)]
 
 
-def test_a_recycled_id_is_another_call_when_its_arguments_differ() -> None:
+def test_a_reused_id_with_different_arguments_is_a_different_call() -> None:
     spans = [model(answered=[asks_for("x", {"n": number}, "call_0")]) for number in (1, 2)]
     assert [call.arguments for call in calls_of(*spans)] == [{"n": 1}, {"n": 2}]
 
 
-def test_the_same_request_shown_by_two_model_spans_is_one_call() -> None:
+def test_a_requested_call_in_two_model_spans_is_one_call() -> None:
     outer = model(answered=[asks_for("x", {"n": 1}, "c1")], end_ns=10**15)
     nested = model(answered=[asks_for("x", {"n": 1}, "c1")], parent_id=outer.span_id)
     beside = model(answered=[asks_for("x", {"n": 1}, "c1")])
     assert len(calls_of(outer, nested, beside)) == 1
 
 
-def test_a_structured_failure_in_a_tools_answer_is_an_error() -> None:
+def test_a_tool_result_flagged_as_an_error_is_an_error() -> None:
     asked = model(answered=[asks_for("x", {}, "c1")])
     told = model(
         asked=[answers("c1", "no such order", is_error=True)], answered=[{"role": "assistant", "content": "?"}]
@@ -222,7 +224,7 @@ def test_a_structured_failure_in_a_tools_answer_is_an_error() -> None:
     assert (call.error, call.outcome) == ("no such order", "error")
 
 
-def test_a_handoff_asked_for_by_the_model_is_the_handoff_that_happened() -> None:
+def test_a_requested_handoff_and_the_executed_handoff_are_one_call() -> None:
     root = agent("front")
     asked = model(answered=[asks_for("transfer_to_back", {}, "c1")], parent_id=root.span_id)
     done = span("handoff to back", openinference__span__kind="TOOL", parent_id=root.span_id)
@@ -233,7 +235,7 @@ def test_a_handoff_asked_for_by_the_model_is_the_handoff_that_happened() -> None
     assert call.kind == "tool"
 
 
-def test_calls_that_start_in_the_same_millisecond_stand_in_the_order_the_model_asked() -> None:
+def test_calls_that_start_in_the_same_millisecond_keep_the_order_of_the_model_message() -> None:
     root = agent("a", start_ns=1, end_ns=900)
     asked = model(
         answered=[asks_for(name, {}, name) for name in ("paris", "oslo", "rome")],
@@ -251,17 +253,17 @@ def test_calls_that_start_in_the_same_millisecond_stand_in_the_order_the_model_a
     assert [call.concurrent_with for call in calls] == [(1, 2), (0, 2), (0, 1)]
 
 
-def test_a_call_made_by_another_call_overlaps_it_but_is_not_concurrent() -> None:
+def test_a_nested_call_is_not_concurrent_with_its_parent_call() -> None:
     outer = tool("plan", {"n": 1}, end_ns=10**15)
     calls = calls_of(outer, tool("book", {"n": 2}, parent_id=outer.span_id))
     assert [call.concurrent_with for call in calls] == [(), ()]
 
 
-# The layers of a call by the Model Context Protocol.
+# The spans of one call in the Model Context Protocol.
 
 
 def layers(around: str = "orders_add") -> list[SpanRecord]:
-    """One call in four spans: the framework's, the client's, and in another service the server's and the tool's."""
+    """One call in four spans: of the framework and the client, and in another service of the server and the tool."""
     shop, orders = {"service.name": "shop"}, {"service.name": "orders"}
     outer = tool(around, {"n": 1}, end_ns=10**15, resource=shop, gen_ai__tool__call__id="c1")
     call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add"}
@@ -281,7 +283,7 @@ def layers(around: str = "orders_add") -> list[SpanRecord]:
     return [outer, client, transport, server, inner]
 
 
-def test_four_spans_of_one_call_in_two_services_are_one_call_of_the_servers_tool() -> None:
+def test_four_spans_of_one_call_in_two_services_are_one_call_of_the_server_tool() -> None:
     root = agent("a", resource={"service.name": "shop"})
     outer, *rest = layers()
     outer.parent_id = root.span_id
@@ -293,7 +295,7 @@ def test_four_spans_of_one_call_in_two_services_are_one_call_of_the_servers_tool
 
 
 @pytest.mark.parametrize("lost", [(0,), (1,), (2,), (3,), (4,), (0, 1), (1, 2), (2, 3), (1, 2, 3)], ids=str)
-def test_whichever_layers_are_lost_it_is_one_call(lost: tuple[int, ...]) -> None:
+def test_the_spans_of_one_call_are_one_call_whichever_of_them_are_lost(lost: tuple[int, ...]) -> None:
     root = agent("a")
     spans = layers()
     spans[0].parent_id = root.span_id
@@ -301,14 +303,14 @@ def test_whichever_layers_are_lost_it_is_one_call(lost: tuple[int, ...]) -> None
     assert (call.name, call.arguments) == ("add" if 0 in lost else "orders_add", {"n": 1})
 
 
-def test_a_tool_that_lost_its_parent_is_another_call_than_its_like_in_the_same_service() -> None:
+def test_a_tool_span_whose_parent_is_lost_is_a_separate_call_in_the_same_service() -> None:
     root = agent("a")
     one = tool("add", {"n": 1}, end_ns=10**15, parent_id=root.span_id)
     assert len(calls_of(root, one, tool("add", {"n": 1}, parent_id="f" * 16))) == 2
 
 
-def test_a_span_inside_another_that_seems_to_start_first_is_still_the_inner_one() -> None:
-    """Clocks of milliseconds, or of two machines."""
+def test_a_nested_span_with_an_earlier_start_time_is_still_the_nested_span() -> None:
+    """The cause is a millisecond clock or the clocks of two machines."""
     for start in (100, 99, 50):
         outer = tool("orders_add", {"n": 1}, start_ns=100, end_ns=900, span_id="f" * 16)
         inner = tool("add", {"n": 1}, start_ns=start, end_ns=800, span_id="1" * 16, parent_id=outer.span_id)
@@ -316,17 +318,17 @@ def test_a_span_inside_another_that_seems_to_start_first_is_still_the_inner_one(
         assert (call.raw_name, call.span_id) == ("orders_add", outer.span_id)
 
 
-def test_one_tool_called_twice_by_the_protocol_is_two_calls() -> None:
+def test_two_mcp_client_spans_of_one_tool_are_two_calls() -> None:
     root = agent("a")
     seen = {"parent_id": root.span_id, "mcp__method__name": "tools/call"}
     assert len(calls_of(root, *(span("tools/call add", gen_ai__tool__name="add", **seen) for _ in range(2)))) == 2
 
 
 @pytest.mark.parametrize("calls", [2, 10])
-def test_calls_of_the_protocol_beside_each_other_are_as_many_where_neither_an_agent_nor_arguments_are_known(
+def test_overlapping_mcp_calls_without_agent_and_arguments_are_separate_calls(
     calls: int,
 ) -> None:
-    """The longest is around all others in time."""
+    """The longest call encloses all others in time."""
     root = span("POST /chat", kind=2, start_ns=1, end_ns=10**15)
     call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add", "kind": 3, **inside(root)}
     spans = [span("tools/call add", start_ns=100 + at, end_ns=10_000 - at, **call) for at in range(calls)]
@@ -335,7 +337,7 @@ def test_calls_of_the_protocol_beside_each_other_are_as_many_where_neither_an_ag
     assert run.health.merged == 0
 
 
-def test_a_server_whose_client_lost_its_span_is_the_call_of_one_of_those_that_ran_then() -> None:
+def test_a_server_span_whose_client_span_is_lost_belongs_to_one_of_the_concurrent_calls() -> None:
     call = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "add"}
     clients = [span("add", kind=3, start_ns=100 + at, end_ns=10_000 - at, **call) for at in range(3)]
     servers = [span("add", kind=2, start_ns=200, end_ns=300, parent_id=f"f{at:015x}", **call) for at in range(3)]
@@ -344,10 +346,10 @@ def test_a_server_whose_client_lost_its_span_is_the_call_of_one_of_those_that_ra
     assert run.health.merged == 3
 
 
-# Calls that were not made, and those that only look like tools.
+# Calls that were not made, and spans that only resemble tool calls.
 
 
-def test_a_call_that_was_denied_is_told_and_not_counted() -> None:
+def test_a_denied_call_is_kept_and_not_counted_as_used() -> None:
     events = [
         ("claude_code.user_prompt", {"prompt": "Clean up"}),
         ("claude_code.tool_decision", {"tool_name": "Bash", "tool_use_id": "t1", "decision": "reject"}),
@@ -364,7 +366,7 @@ def test_a_call_that_was_denied_is_told_and_not_counted() -> None:
     assert run.tools_used == ("Read",)
 
 
-def test_a_call_that_waits_for_somebody_has_neither_failed_nor_been_made() -> None:
+def test_a_deferred_call_has_neither_failed_nor_been_made() -> None:
     root = agent("a")
     waiting = tool(
         "pay", {"n": 1}, failed="ApprovalRequired", parent_id=root.span_id, pydantic_ai__tool__deferral__name="approval"
@@ -374,7 +376,7 @@ def test_a_call_that_waits_for_somebody_has_neither_failed_nor_been_made() -> No
     assert run.tools_used == ()
 
 
-def test_the_pseudo_tool_by_which_an_agent_answers_is_none_but_a_users_own_of_that_name_is() -> None:
+def test_a_final_answer_tool_is_an_answer_and_a_user_tool_of_that_name_is_a_tool() -> None:
     root = agent("a")
     seen = {"openinference__span__kind": "TOOL", "tool__name": "final_answer", "parent_id": root.span_id}
     (run,) = extract([root, span("FinalAnswerTool", **seen)])
@@ -384,7 +386,7 @@ def test_the_pseudo_tool_by_which_an_agent_answers_is_none_but_a_users_own_of_th
     assert run.tools_used == ("final_answer",)
 
 
-def test_every_attempt_counts_and_tells_how_it_ended() -> None:
+def test_each_attempt_is_a_call_with_its_own_outcome() -> None:
     root = agent("a")
     spans = [
         model(answered=[asks_for("book", {"n": 1}, "c1")], parent_id=root.span_id),
@@ -394,7 +396,7 @@ def test_every_attempt_counts_and_tells_how_it_ended() -> None:
     assert [(call.outcome, call.error) for call in calls_of(root, *spans)] == [("error", "full"), ("ok", None)]
 
 
-def test_a_result_that_reads_like_an_error_is_only_a_guess() -> None:
+def test_a_result_that_resembles_an_error_is_only_an_error_guess() -> None:
     told = tool("book", {"n": 1}, gen_ai__tool__call__result="Error: no room left")
     (call,) = calls_of(told)
     assert (call.error, call.error_guess, call.outcome) == (None, "Error: no room left", "ok")
@@ -404,8 +406,8 @@ names = st.sampled_from(["search", "book", "pay"])
 
 
 @given(st.lists(st.tuples(names, st.integers(0, 2), st.booleans(), st.booleans()), max_size=8), st.randoms())
-def test_every_call_counts_once_however_it_was_witnessed(made: list[tuple[str, int, bool, bool]], random: Any) -> None:
-    """Each call leaves a message, a span, or both; ids on both sides, in any order of arrival."""
+def test_each_call_counts_once_however_it_was_recorded(made: list[tuple[str, int, bool, bool]], random: Any) -> None:
+    """Each call has a message, a span, or both, with or without ids, in any order of arrival."""
     root = agent("a", start_ns=1, end_ns=10**15)
     spans: list[SpanRecord] = [root]
     for number, (name, value, as_message, with_id) in enumerate(made):

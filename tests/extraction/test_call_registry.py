@@ -1,4 +1,4 @@
-"""What models asked for, laid beside what was executed, and what histories add to that."""
+"""Requested calls matched with executed calls, and calls that message histories add."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def run_of(*parts: Any) -> tuple[ToolCall, ...]:
     return calls_of(root, *spans)
 
 
-def did(name: str, arguments: Any = None, **facts: Any) -> Any:
+def tool_call(name: str, arguments: Any = None, **facts: Any) -> Any:
     return lambda: tool(name, arguments, **facts)
 
 
-def told(calls: Sequence[ToolCall]) -> list[tuple[str, str | None, str]]:
+def summary(calls: Sequence[ToolCall]) -> list[tuple[str, str | None, str]]:
     return [(call.name, call.call_id, call.evidence) for call in calls]
 
 
@@ -54,72 +54,84 @@ def told(calls: Sequence[ToolCall]) -> list[tuple[str, str | None, str]]:
     ("parts", "expected"),
     [
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"))], did("x", {"n": 1}, **made("c1"))],
+            [[ask_for(("x", {"n": 1}, "c1"))], tool_call("x", {"n": 1}, **made("c1"))],
             [("x", "c1", "executed")],
             id="by id",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"))], did("x", {"n": 1})],
+            [[ask_for(("x", {"n": 1}, "c1"))], tool_call("x", {"n": 1})],
             [("x", "c1", "executed")],
             id="by name and arguments",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"))], did("x", {"n": 1, "limit": 10})],
+            [[ask_for(("x", {"n": 1}, "c1"))], tool_call("x", {"n": 1, "limit": 10})],
             [("x", "c1", "executed")],
             id="by name alone: a framework added a default",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"), ("x", {"n": 2}, "c2"))], did("x", {"n": 2, "k": 0}), did("x", {"n": 1})],
+            [
+                [ask_for(("x", {"n": 1}, "c1"), ("x", {"n": 2}, "c2"))],
+                tool_call("x", {"n": 2, "k": 0}),
+                tool_call("x", {"n": 1}),
+            ],
             [("x", "c2", "executed"), ("x", "c1", "executed")],
             id="equal arguments come before a mere name",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"))], did("x", {"n": 1}, **made("c2"))],
+            [[ask_for(("x", {"n": 1}, "c1"))], tool_call("x", {"n": 1}, **made("c2"))],
             [("x", "c1", "requested"), ("x", "c2", "executed")],
             id="other ids are other calls",
         ),
         pytest.param(
-            [[ask_for(("shop_x", {"n": 1}, "c1"))], did("x", {"n": 1})],
+            [[ask_for(("shop_x", {"n": 1}, "c1"))], tool_call("x", {"n": 1})],
             [("x", "c1", "executed")],
             id="the model sees the server's name",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"), ("web_x", {"n": 1}, "c2"))], did("web_x", {"n": 1}), did("x", {"n": 1})],
+            [
+                [ask_for(("x", {"n": 1}, "c1"), ("web_x", {"n": 1}, "c2"))],
+                tool_call("web_x", {"n": 1}),
+                tool_call("x", {"n": 1}),
+            ],
             [("web_x", "c2", "executed"), ("x", "c1", "executed")],
             id="the very name comes before one that ends like it",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"), ("web_x", {"n": 1}, "c2"))], did("web_x", {"n": 1})],
+            [[ask_for(("x", {"n": 1}, "c1"), ("web_x", {"n": 1}, "c2"))], tool_call("web_x", {"n": 1})],
             [("x", "c1", "requested"), ("web_x", "c2", "executed")],
             id="and is never given to the other, though its own span is lost",
         ),
         pytest.param(
-            [[ask_for(("search", {"n": 1}))], did("research", {"n": 1})],
+            [[ask_for(("search", {"n": 1}))], tool_call("research", {"n": 1})],
             [("search", None, "requested"), ("research", None, "executed")],
             id="half a word is no tool",
         ),
         pytest.param(
-            [did("x", {"n": 1}), [ask_for(("x", {"n": 1}, "c1"))], did("x", {"n": 1})],
+            [tool_call("x", {"n": 1}), [ask_for(("x", {"n": 1}, "c1"))], tool_call("x", {"n": 1})],
             [("x", None, "executed"), ("x", "c1", "executed")],
             id="what began before the model was asked is not what it asked for",
         ),
         pytest.param(
-            [[ask_for(("expert", {"q": 1}, "call_0"))], did("expert", {"q": 1}), did("x", {"n": 1}, **made("call_0"))],
+            [
+                [ask_for(("expert", {"q": 1}, "call_0"))],
+                tool_call("expert", {"q": 1}),
+                tool_call("x", {"n": 1}, **made("call_0")),
+            ],
             [("expert", "call_0", "executed"), ("x", "call_0", "executed")],
             id="an id that a sub-agent uses again, by the name",
         ),
         pytest.param(
-            [[ask_for(("x", {"n": 1}, "c1"))], did("Tool", {"n": 1}, **made("c1"))],
+            [[ask_for(("x", {"n": 1}, "c1"))], tool_call("Tool", {"n": 1}, **made("c1"))],
             [("Tool", "c1", "executed")],
             id="one id is one call, whatever its span calls it",
         ),
     ],
 )
-def test_a_request_finds_its_execution(parts: list[Any], expected: list[tuple[str, str | None, str]]) -> None:
-    assert told(run_of(*parts)) == expected
+def test_a_requested_call_matches_its_execution(parts: list[Any], expected: list[tuple[str, str | None, str]]) -> None:
+    assert summary(run_of(*parts)) == expected
 
 
-def test_ids_that_begin_anew_in_every_turn_keep_calls_apart_and_results_with_them() -> None:
+def test_ids_that_restart_in_every_turn_keep_calls_and_results_apart() -> None:
     root = agent("a")
     said: list[Any] = [GO]
     spans = [root]
@@ -136,7 +148,7 @@ def test_ids_that_begin_anew_in_every_turn_keep_calls_apart_and_results_with_the
     assert [(call.arguments, call.result) for call in calls] == [({"n": n}, f"result {n}") for n in range(3)]
 
 
-def test_repetitions_of_a_request_by_other_spans_are_counted_as_merged_and_not_as_calls() -> None:
+def test_repetitions_of_a_requested_call_are_counted_as_merged() -> None:
     root = agent("a")
     turn = {"answered": [asks_for("x", {"n": 1}, "c1")], **inside(root)}
     (run,) = extract([root, model(**turn), model(**turn), model(**turn)])
@@ -146,7 +158,7 @@ def test_repetitions_of_a_request_by_other_spans_are_counted_as_merged_and_not_a
 # Histories.
 
 
-def test_a_call_whose_turn_and_tool_are_lost_is_known_from_a_later_history_in_its_place() -> None:
+def test_a_call_whose_turn_and_tool_are_lost_is_known_in_its_place_from_a_later_history() -> None:
     root = agent("a")
     history = [
         GO,
@@ -169,7 +181,7 @@ def test_a_call_whose_turn_and_tool_are_lost_is_known_from_a_later_history_in_it
     ]
 
 
-def test_a_history_that_knows_calls_by_other_ids_adds_none() -> None:
+def test_a_history_with_other_call_ids_adds_no_call() -> None:
     root = agent("a")
     asking = ask_for(("x", {"n": 1}, "toolu_1"), ("x", {"n": 1}, "toolu_2"))
     renamed = ask_for(("x", {"n": 1}, "call_1"), ("x", {"n": 1}, "call_2"))
@@ -183,13 +195,13 @@ def test_a_history_that_knows_calls_by_other_ids_adds_none() -> None:
     assert [call.evidence for call in calls_of(*spans)] == ["executed", "executed"]
 
 
-def test_a_history_with_one_more_of_the_same_calls_adds_that_one() -> None:
+def test_a_history_with_one_more_of_equal_calls_adds_one_call() -> None:
     root = agent("a", gen_ai__input__messages=messages(GO, *(asks_for("x", {"n": 1}) for _ in range(3))))
     spans = [root, tool("x", {"n": 1}, **inside(root)), tool("x", {"n": 1}, **inside(root))]
     assert [call.evidence for call in calls_of(*spans)] == ["executed", "executed", "requested"]
 
 
-def test_a_history_gives_arguments_and_a_name_to_a_span_that_has_none() -> None:
+def test_a_history_gives_arguments_and_name_to_a_span_without_them() -> None:
     root = agent("a", gen_ai__output__messages=messages(asks_for("search", {"n": 1}, "c1")))
     for silent in (
         tool("search", **inside(root)),
@@ -207,7 +219,7 @@ def test_calls_of_an_earlier_turn_of_the_conversation_are_not_counted_again() ->
         assert [call.name for call in calls] == ["new"]
 
 
-def test_what_a_history_tells_of_calls_that_another_request_made_is_no_news() -> None:
+def test_a_history_adds_no_calls_that_another_request_made() -> None:
     first = agent("a", asked="One", **in_trace(1))
     second = agent("a", asked="Two", **in_trace(2))
     state = [asks_for("old", {"n": 1}, "c1"), answers("c1", 1), asks_for("new", {"n": 2}, "c2"), answers("c2", 2)]
@@ -220,7 +232,7 @@ def test_what_a_history_tells_of_calls_that_another_request_made_is_no_news() ->
     assert [[call.name for call in run.tool_calls] for run in extract(spans)] == [["old"], ["new"]]
 
 
-def test_an_agent_known_by_its_span_makes_its_namesake_an_agent_and_a_transfer_to_it_a_handoff() -> None:
+def test_a_tool_named_like_an_agent_is_an_agent_call_and_a_transfer_to_it_is_a_handoff() -> None:
     root = agent("front")
     asking = model(answered=[ask_for(("back", {"q": 1}, "c1"), ("transfer_to_back", {}, "c2"))], **inside(root))
     other = model(answered=[ask_for(("transfer_to_bank", {"iban": 1}, "c3"))], **inside(root))
@@ -233,7 +245,7 @@ def test_an_agent_known_by_its_span_makes_its_namesake_an_agent_and_a_transfer_t
 
 
 @pytest.mark.parametrize("inside_a_message", [True, False])
-def test_a_hosted_tool_is_run_by_the_provider_and_counts(inside_a_message: bool) -> None:
+def test_a_hosted_tool_call_is_requested_and_counts_as_used(inside_a_message: bool) -> None:
     root = agent("a")
     part = {"type": "web_search_call", "id": "ws1", "status": "completed", "action": {"query": "rome"}}
     answered = {"role": "assistant", "content": [part]} if inside_a_message else part
@@ -242,13 +254,13 @@ def test_a_hosted_tool_is_run_by_the_provider_and_counts(inside_a_message: bool)
     assert run.tools_used == ("web_search",)
 
 
-def test_what_is_equal_to_a_call_in_a_history_comes_before_what_only_has_its_name() -> None:
+def test_a_call_matches_equal_arguments_in_a_history_before_its_name() -> None:
     said = [GO, ask_for(("x", {"n": 1}, "c1"), ("x", {"n": 2}, "c2")), answers("c1", 1), answers("c2", 2)]
-    calls = run_of(did("x", {"n": 2}), lambda: model(asked=said, answered=[says("Done.")]))
+    calls = run_of(tool_call("x", {"n": 2}), lambda: model(asked=said, answered=[says("Done.")]))
     assert sorted((call.arguments["n"], call.call_id) for call in calls) == [(1, "c1"), (2, "c2")]
 
 
-def test_a_history_that_is_written_twice_names_no_call_twice() -> None:
+def test_a_history_that_is_recorded_twice_adds_each_call_once() -> None:
     said = [GO, ask_for(("x", {"n": 1}, "c1")), ask_for(("x", {"n": 1}, "c1")), answers("c1", 1), answers("c1", 1)]
     calls = run_of(lambda: model(asked=said, answered=[says("Done.")]))
-    assert told(calls) == [("x", "c1", "requested")]
+    assert summary(calls) == [("x", "c1", "requested")]

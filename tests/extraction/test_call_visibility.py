@@ -1,4 +1,4 @@
-"""A run without a tool call: none was made, or none would have been seen."""
+"""Runs without a tool call: no call was made, or no call would be visible."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def is_invisible(*spans: SpanRecord) -> bool:
     return run.health.calls_invisible
 
 
-# --- what a model said ------------------------------------------------------------------------------------------------
+# --- model messages ---------------------------------------------------------------------------------------------------
 
 
-def test_a_models_answer_shows_that_it_called_no_tool() -> None:
+def test_a_model_answer_shows_that_the_model_called_no_tool() -> None:
     root = agent(asked="Hi", **LONG)
     assert not is_invisible(root, model(asked=[user("Hi")], answered=[says("Hello")], **inside(root)))
 
 
-def test_so_does_a_later_turn_of_a_model_whose_answers_are_not_recorded() -> None:
+def test_a_later_turn_shows_that_an_unrecorded_answer_called_no_tool() -> None:
     root = agent(asked="Hi", **LONG)
     first = silent_model(**inside(root))
     asked = [system("Be kind"), user("Hi"), says("One moment"), says("Go on")]
@@ -60,18 +60,18 @@ def test_so_does_a_later_turn_of_a_model_whose_answers_are_not_recorded() -> Non
         pytest.param([user("Hi"), says("Hello"), user("And?")], id="earlier request"),
     ],
 )
-def test_what_a_model_was_asked_shows_nothing(asked: list[Any]) -> None:
+def test_model_input_alone_does_not_show_whether_a_tool_was_called(asked: list[Any]) -> None:
     root = agent(asked="Hi", **LONG)
     assert is_invisible(root, model(asked=asked, **inside(root)))
 
 
 @pytest.mark.parametrize("answer", [{"role": "assistant"}, says(""), says("  "), {"role": "assistant", "parts": []}])
-def test_nor_does_an_answer_whose_content_was_left_out(answer: dict[str, Any]) -> None:
+def test_an_answer_without_content_does_not_show_whether_a_tool_was_called(answer: dict[str, Any]) -> None:
     root = agent(asked="Hi", **LONG)
     assert is_invisible(root, model(asked=[user("Hi")], answered=[answer], **inside(root)))
 
 
-def test_the_text_that_an_agent_or_an_application_gave_back_shows_nothing() -> None:
+def test_the_output_of_an_agent_or_an_application_does_not_show_whether_a_tool_was_called() -> None:
     answered = messages(says("Hello"))
     assert is_invisible(agent(asked="Hi", gen_ai__output__messages=answered))
     framed = span("chain", openinference__span__kind="CHAIN", input__value="Hi", output__value="Hello", **LONG)
@@ -89,7 +89,7 @@ def test_the_text_that_an_agent_or_an_application_gave_back_shows_nothing() -> N
         ("gen_ai.completion.0.finish_reason", "tool_calls"),
     ],
 )
-def test_a_model_that_stopped_to_call_tools_outweighs_what_another_one_said(attribute: str, reason: Any) -> None:
+def test_a_tool_calls_finish_reason_outweighs_the_answer_of_another_model(attribute: str, reason: Any) -> None:
     root = agent(asked="Hi", **LONG)
     known = {"llm.request.type": "chat", attribute: reason}
     stopped = silent_model(**{key.replace(".", "__"): value for key, value in known.items()}, **inside(root))
@@ -97,7 +97,7 @@ def test_a_model_that_stopped_to_call_tools_outweighs_what_another_one_said(attr
 
 
 @pytest.mark.parametrize("reasons", [["stop"], ["end_turn"], ["length"], []])
-def test_that_a_model_stopped_otherwise_shows_nothing_by_itself(reasons: list[str]) -> None:
+def test_other_finish_reasons_alone_do_not_show_whether_a_tool_was_called(reasons: list[str]) -> None:
     root = agent(asked="Hi", **LONG)
     assert is_invisible(root, silent_model(gen_ai__response__finish_reasons=reasons, **inside(root)))
 
@@ -105,13 +105,13 @@ def test_that_a_model_stopped_otherwise_shows_nothing_by_itself(reasons: list[st
 # --- spans of tools ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_with_a_call_is_never_invisible() -> None:
+def test_the_calls_of_a_run_with_a_call_are_never_invisible() -> None:
     root = agent(asked="Hi", **LONG)
     assert not run_of(root, tool("search", **inside(root))).health.calls_invisible
     assert not Run("of a case").health.calls_invisible
 
 
-def test_a_tool_that_is_a_component_by_itself_shows_that_its_calls_would() -> None:
+def test_a_component_that_is_a_tool_span_shows_that_its_calls_are_visible() -> None:
     root = agent(asked="Hi", **LONG)
     part = tool("search", {"q": 1}, **inside(root))
     run = run_of(root, part, unit="component", components=[ComponentSelector("finder", span="*search")])
@@ -121,13 +121,13 @@ def test_a_tool_that_is_a_component_by_itself_shows_that_its_calls_would() -> No
 # --- instrumentations that write a span for every call ----------------------------------------------------------------
 
 
-def test_of_decorated_functions_each_call_has_a_span() -> None:
+def test_each_call_of_decorated_functions_has_a_span() -> None:
     root = agent(asked="Hi", **OWN, **LONG)
     assert not is_invisible(root)
     assert not is_invisible(root, agent("inner", **OWN, **inside(root)))
 
 
-def test_a_span_that_nobody_knows_may_be_a_tools() -> None:
+def test_an_unknown_span_may_be_a_tool_call() -> None:
     root = agent(asked="Hi", **OWN, **LONG)
     outer = span("GET /orders", **inside(root))
     inner = span("connect", **inside(outer))
@@ -135,21 +135,21 @@ def test_a_span_that_nobody_knows_may_be_a_tools() -> None:
     assert (run.health.calls_invisible, run.health.unknown_spans) == (True, 2)
 
 
-def test_an_agent_of_another_instrumentation_inside_does_not_show_its_calls() -> None:
+def test_a_nested_agent_of_another_instrumentation_has_invisible_calls() -> None:
     root = agent(asked="Hi", **OWN, **LONG)
     assert is_invisible(root, agent("inner", scope="a.framework", **inside(root)))
     framework = agent(asked="Hi", scope="a.framework", **LONG)
     assert is_invisible(framework, span("part", goldspan__component__name="p", **OWN, **inside(framework)))
 
 
-def test_only_goldspans_own_scope_is_trusted() -> None:
+def test_only_the_scope_of_goldspan_records_a_span_for_each_call() -> None:
     assert {scope for one in BUILT_IN for scope in one.scopes_with_span_per_call} == {"goldspan"}
 
 
-# --- spans that no convention knows -----------------------------------------------------------------------------------
+# --- unknown spans ----------------------------------------------------------------------------------------------------
 
 
-def test_unknown_spans_are_counted_inside_the_request_and_are_no_problem() -> None:
+def test_unknown_spans_inside_the_request_are_counted_and_are_not_a_problem() -> None:
     server = span("POST /chat", **LONG)
     root = agent(asked="Hi", **inside(server), **LONG)
     called = tool("search", **inside(root))
@@ -161,17 +161,17 @@ def test_unknown_spans_are_counted_inside_the_request_and_are_no_problem() -> No
     assert not Health(calls_invisible=True).is_clean
 
 
-def test_a_circle_of_unknown_spans_is_nobodys() -> None:
+def test_a_cycle_of_unknown_spans_belongs_to_no_request() -> None:
     root = agent(asked="Hi", **LONG)
     one = span("a", span_id="a" * 16, parent_id="b" * 16)
     other = span("b", span_id="b" * 16, parent_id="a" * 16)
     assert run_of(root, one, other, span("c", **inside(one))).health.unknown_spans == 0
 
 
-# --- runs that are put together --------------------------------------------------------------------------------------
+# --- merged runs ------------------------------------------------------------------------------------------------------
 
 
-def test_a_conversation_is_invisible_where_one_of_its_requests_is() -> None:
+def test_calls_of_a_conversation_are_invisible_if_those_of_one_request_are() -> None:
     one = agent(asked="Hi", gen_ai__conversation__id="s", **in_trace(1), end_ns=10**15)
     heard = model(answered=[says("Hello")], parent_id=one.span_id, **in_trace(1))
     other = agent(asked="And?", gen_ai__conversation__id="s", start_ns=10**15 + 1, end_ns=10**15 + 9, **in_trace(2))
@@ -181,7 +181,7 @@ def test_a_conversation_is_invisible_where_one_of_its_requests_is() -> None:
     assert not seen.health.calls_invisible
 
 
-def test_of_a_request_that_two_instrumentations_saw_one_may_tell_what_the_other_does_not() -> None:
+def test_one_of_two_instrumentations_of_a_request_may_make_its_calls_visible() -> None:
     one = agent(asked="Hi", scope="one", start_ns=0, end_ns=10**9, **in_trace(1))
     other = agent(asked="Hi", scope="other", start_ns=1, end_ns=10**9, **in_trace(2))
     heard = model(answered=[says("Hello")], start_ns=2, end_ns=9, parent_id=other.span_id, **in_trace(2))
@@ -192,7 +192,7 @@ def test_of_a_request_that_two_instrumentations_saw_one_may_tell_what_the_other_
     assert blind.health.calls_invisible
 
 
-# --- what real agents exported ----------------------------------------------------------------------------------------
+# --- recorded exports -------------------------------------------------------------------------------------------------
 
 _PAYLOADS = sorted(
     path for folder in ("captures", "families") for path in (FIXTURES / folder).iterdir() if ".runs." not in path.name
@@ -207,11 +207,11 @@ _SAID = re.compile(
     re.IGNORECASE,
 )
 _TOLD = re.compile(r"tokens|usage|finish|\.kind$|\.type$|[._]type$|operation|component\.name", re.IGNORECASE)
-"""What is left of a span that has none of its content."""
+"""The attributes of a span that remain without content."""
 
 
 def without_calls(records: list[TelemetryRecord]) -> list[SpanRecord]:
-    """The spans without those of tools, and without what was said."""
+    """The spans without tool spans and without messages."""
     return [
         replace(
             record,
@@ -226,7 +226,7 @@ def without_calls(records: list[TelemetryRecord]) -> list[SpanRecord]:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_nothing_read_is_not_nothing_done(name: str) -> None:
+def test_a_recorded_export_without_its_calls_has_invisible_calls(name: str) -> None:
     records = list(read_records(RECORDED[name]))
     assert not [run for run in extract(records) if run.tool_calls and run.health.calls_invisible]
     blind = [run for run in extract(without_calls(records)) if not run.tool_calls]

@@ -1,4 +1,4 @@
-"""What people are told about how their traces were captured."""
+"""Hints for users about the capture of their traces."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ HEALTHS = st.builds(
 )
 
 
-def found(run: Run) -> list[str]:
+def hint_summaries(run: Run) -> list[str]:
     return [hint.summary for hint in capture_hints(run)]
 
 
 @given(HEALTHS)
-def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -> None:
+def test_a_run_has_hints_if_and_only_if_its_health_is_not_clean(health: Health) -> None:
     assert bool(capture_hints(Run("r", health=health))) is not health.is_clean
 
 
@@ -83,19 +83,19 @@ def test_a_run_has_hints_exactly_where_its_health_is_not_clean(health: Health) -
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_each_trouble_is_told_once_with_what_to_do(health: Health, told: str, advice: str) -> None:
+def test_each_problem_gives_one_hint_with_an_advice(health: Health, told: str, advice: str) -> None:
     (hint,) = capture_hints(Run("r", health=health))
     assert (hint.summary, advice in hint.advice) == (told, True)
 
 
 @pytest.mark.parametrize("convention", [one for one in BUILT_IN if one.capture_setting], ids=lambda one: one.name)
-def test_the_switch_of_the_instrumentation_at_hand_is_told(convention: object) -> None:
+def test_a_hint_names_the_capture_setting_of_the_convention(convention: object) -> None:
     run = Run("r", conventions=(convention.name,), health=Health(content_off=True))  # type: ignore[attr-defined]
     (hint,) = capture_hints(run)
     assert f"To record content: {convention.capture_setting} ({convention.title})." in hint.advice  # type: ignore[attr-defined]
 
 
-def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() -> None:
+def test_a_hint_names_only_the_capture_setting_of_the_specific_convention() -> None:
     def advice(*conventions: str) -> str:
         health = Health(arguments_absent=1, without_content=conventions)
         return capture_hints(Run("r", conventions=conventions, health=health))[0].advice
@@ -114,7 +114,7 @@ def test_of_a_family_that_writes_genai_attributes_only_its_own_switch_is_told() 
         ("acme.agents", "Content capture may have to be enabled in acme.agents; goldspan knows no setting for it."),
     ],
 )
-def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, told: str) -> None:
+def test_a_hint_names_the_capture_setting_of_the_instrumentation_scope(scope: str, told: str) -> None:
     root = agent(end_ns=10**15, scope=scope)
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope=scope)])
     assert run.health.without_content == (scope,)
@@ -123,7 +123,7 @@ def test_of_words_that_many_write_the_switch_of_the_scope_is_told(scope: str, to
     assert hint.advice.count("be enabled") + hint.advice.count("To record content") == 1
 
 
-def test_no_switch_is_told_that_is_on() -> None:
+def test_a_hint_does_not_name_a_capture_setting_that_is_enabled() -> None:
     root = agent(end_ns=10**15, asked="Where is it?", scope="opentelemetry.instrumentation.x")
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope="opentelemetry.instrumentation.x")])
     (hint,) = capture_hints(run)
@@ -131,7 +131,7 @@ def test_no_switch_is_told_that_is_on() -> None:
     assert "add @goldspan.trace to the tool functions" in hint.advice
 
 
-def test_the_switch_is_told_where_arguments_are_recorded_and_results_are_not() -> None:
+def test_capture_settings_are_named_if_arguments_are_recorded_and_results_are_not() -> None:
     def told(*calls: ToolCall) -> bool:
         return bool(content_switches(Run("r", tool_calls=calls, conventions=("logfire",))))
 
@@ -139,14 +139,14 @@ def test_the_switch_is_told_where_arguments_are_recorded_and_results_are_not() -
     assert not told(ToolCall("a", arguments={"n": 1}), ToolCall("b", result=1))
 
 
-def test_messages_without_words_are_no_content() -> None:
+def test_messages_without_text_are_not_content() -> None:
     said = messages({"role": "user", "parts": [{"type": "text"}]})
     root = agent(end_ns=10**15, gen_ai__input__messages=said, scope="pydantic-ai", pydantic_ai__all_messages=said)
     (run,) = extract([root, tool("search", parent_id=root.span_id, scope="pydantic-ai")])
     assert "include_content=True" in capture_hints(run)[0].advice
 
 
-def test_names_without_content_are_told_from_the_spans_themselves() -> None:
+def test_no_recorded_content_is_detected_from_the_spans() -> None:
     root = agent(end_ns=10**15)
     (run,) = extract([root, tool("search", parent_id=root.span_id)])
     (hint,) = capture_hints(run)
@@ -154,7 +154,7 @@ def test_names_without_content_are_told_from_the_spans_themselves() -> None:
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in hint.advice
 
 
-def test_what_to_do_about_calls_that_do_not_show_is_told_before_all_else() -> None:
+def test_the_hint_about_invisible_calls_is_first() -> None:
     root = agent(dropped_attributes=3, end_ns=10**15)
     plain = [span("GET", parent_id=root.span_id, http__method="GET"), span("SELECT", parent_id=root.span_id)]
     (run,) = extract([root, *plain, span("step", parent_id=root.span_id, acme__step=1, acme__words="x")])
@@ -168,20 +168,20 @@ def test_what_to_do_about_calls_that_do_not_show_is_told_before_all_else() -> No
     assert [hint.summary for hint in others] == ["3 attributes dropped", "1 agent without a turn: helper"]
 
 
-def test_a_span_that_nobody_knows_is_told_where_the_model_was_offered_its_tool() -> None:
+def test_an_unknown_span_with_the_name_of_an_offered_tool_gives_a_hint() -> None:
     root = agent(asked="Where is it?", end_ns=10**15, gen_ai__tool__definitions=messages({"name": "find_order"}))
     asked = model(answered=[asks_for("find_order", {"id": 1})], parent_id=root.span_id)
     (run,) = extract([root, asked, span("find_order", parent_id=root.span_id)])
-    assert found(run) == ["1 unknown span that may be tools: find_order", "1 requested call without a result"]
+    assert hint_summaries(run) == ["1 unknown span that may be tools: find_order", "1 requested call without a result"]
 
 
-def test_tools_of_two_servers_that_share_a_name_are_told() -> None:
+def test_tools_of_two_servers_with_the_same_name_give_a_hint() -> None:
     calls = (ToolCall("add", server="orders"), ToolCall("Add", server="stock"), ToolCall("add", server="Orders"))
-    assert found(Run("r", tool_calls=calls)) == ["1 tool name of several servers: add (Orders, stock)"]
-    assert found(Run("r", tool_calls=(calls[0], calls[2], ToolCall("add")))) == []
+    assert hint_summaries(Run("r", tool_calls=calls)) == ["1 tool name of several servers: add (Orders, stock)"]
+    assert hint_summaries(Run("r", tool_calls=(calls[0], calls[2], ToolCall("add")))) == []
 
 
-def test_what_several_runs_have_is_told_once_and_most_frequent_first() -> None:
+def test_hints_of_several_runs_are_merged_and_ordered_by_frequency() -> None:
     runs = [
         Run("1", health=Health(lookalikes=("a tool call",), arguments_absent=2)),
         Run("2", health=Health(arguments_absent=1)),
@@ -194,6 +194,6 @@ def test_what_several_runs_have_is_told_once_and_most_frequent_first() -> None:
     ]
 
 
-def test_of_many_names_the_first_are_told() -> None:
+def test_a_hint_lists_only_the_first_names() -> None:
     hint = Hint("{n} span{s}", "", 7, tuple("abcdefg"))
     assert hint.summary == "7 spans: a, b, c, d, e and 2 more"

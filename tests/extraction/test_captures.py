@@ -1,4 +1,4 @@
-"""Runs rebuilt from what real agents exported; what they did was recorded by the tools themselves.
+"""Runs extracted from exports of real agents, compared with the calls that the tools recorded.
 
 The payloads in `fixtures/captures` are OTLP exports of real frameworks driven by scripted models.
 """
@@ -44,12 +44,12 @@ def runs_of(name: str) -> list[goldspan.Run]:
         ("traceloop-flattened-messages", [["search_flights", "get_weather", "convert_currency"]]),
     ],
 )
-def test_each_request_has_exactly_the_tools_it_used_in_order(capture: str, tools_used: list[list[str]]) -> None:
+def test_each_request_has_exactly_its_used_tools_in_order(capture: str, tools_used: list[list[str]]) -> None:
     assert [list(run.tools_used) for run in runs_of(capture)] == tools_used
 
 
 @pytest.mark.parametrize("capture", ["genai-agent-as-tool", "traceloop-client-agent-as-tool", "traceloop-decorators"])
-def test_an_agent_called_as_a_tool_is_named_once_and_its_own_calls_are_its_own(capture: str) -> None:
+def test_an_agent_called_as_a_tool_is_one_call_and_its_own_calls_name_it_as_their_agent(capture: str) -> None:
     (run,) = runs_of(capture)
     calls = {call.name: call for call in run.tool_calls}
     assert calls["research_agent"].kind == "agent"
@@ -58,7 +58,7 @@ def test_an_agent_called_as_a_tool_is_named_once_and_its_own_calls_are_its_own(c
     assert [call.name for call in run.tool_calls].count("research_agent") == 1
 
 
-def test_an_agent_that_took_over_continues_the_request() -> None:
+def test_an_agent_after_a_handoff_continues_the_request() -> None:
     (run,) = runs_of("openinference-handoff")
     handoff = next(call for call in run.tool_calls if call.kind == "handoff")
     assert "research_agent" in handoff.name
@@ -66,7 +66,7 @@ def test_an_agent_that_took_over_continues_the_request() -> None:
     assert run.output == "Handed over and answered: 30 days."
 
 
-def test_the_input_of_a_later_turn_is_its_own_question_and_not_the_history() -> None:
+def test_the_input_of_a_later_turn_is_its_own_question_without_the_history() -> None:
     runs = runs_of("genai-conversation")
     assert [run.input for run in runs] == [
         "Hi, what is the weather in Kyoto?",
@@ -76,13 +76,13 @@ def test_the_input_of_a_later_turn_is_its_own_question_and_not_the_history() -> 
     assert {run.session_id for run in runs} == {"sess-42"}
 
 
-def test_an_mcp_call_seen_by_three_spans_is_one_call_with_its_arguments() -> None:
+def test_an_mcp_call_in_three_spans_is_one_call_with_its_arguments() -> None:
     (run,) = runs_of("genai-mcp")
     assert [call.arguments for call in run.tool_calls] == [{"order_id": "5512"}, {"a": 19, "b": 23}]
     assert run.health.merged >= 2
 
 
-def test_a_dialect_of_its_own_gives_arguments_results_and_the_question() -> None:
+def test_the_spans_of_the_any_agent_library_give_arguments_results_and_input() -> None:
     (run,) = runs_of("any-agent")
     assert [call.arguments for call in run.tool_calls] == [{"timezone": "America/New_York"}, {"text": "2025"}]
     assert run.tool_calls[0].result is not None
@@ -97,7 +97,7 @@ def test_a_failed_attempt_keeps_its_error_and_its_arguments() -> None:
     assert (second.arguments, second.error, second.outcome) == ({"city": "Porto", "nights": 2}, None, "ok")
 
 
-def test_a_client_that_reports_an_error_only_as_text_gives_a_guess_and_not_an_error() -> None:
+def test_an_error_that_a_client_reports_only_as_text_is_an_error_guess() -> None:
     (run,) = runs_of("openinference-client-retry")
     first, second = run.tool_calls
     assert first.error is None
@@ -106,12 +106,12 @@ def test_a_client_that_reports_an_error_only_as_text_gives_a_guess_and_not_an_er
     assert {call.evidence for call in run.tool_calls} == {"requested"}
 
 
-def test_calls_asked_for_in_one_message_are_concurrent_and_later_ones_are_not() -> None:
+def test_calls_requested_in_one_message_are_concurrent() -> None:
     (run,) = runs_of("traceloop-client-parallel")
     assert [call.concurrent_with for call in run.tool_calls] == [(1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)]
 
 
-def test_a_run_knows_the_tools_its_agent_could_have_used() -> None:
+def test_a_run_has_the_tool_definitions_of_its_agent() -> None:
     (run,) = runs_of("openinference-client-repeated")
     offered = {tool.name: tool for tool in run.available_tools}
     assert set(offered) == {
@@ -127,7 +127,7 @@ def test_a_run_knows_the_tools_its_agent_could_have_used() -> None:
 
 
 @pytest.mark.parametrize("capture", EVERY)
-def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: str) -> None:
+def test_neither_order_nor_repetition_of_spans_changes_a_run(capture: str) -> None:
     spans = list(read_records([PATHS[capture]]))
     expected = extract(spans)
     shuffled = spans + spans[::2]
@@ -136,13 +136,13 @@ def test_neither_the_order_nor_the_repetition_of_spans_changes_a_run(capture: st
 
 
 @pytest.mark.parametrize("capture", EVERY)
-def test_any_lost_span_costs_no_error_and_doubles_no_call(capture: str) -> None:
+def test_a_lost_span_raises_no_error_and_duplicates_no_call(capture: str) -> None:
     spans = list(read_records([PATHS[capture]]))
     whole = sum(len(run.tool_calls) for run in extract(spans))
     for lost in range(len(spans)):
         assert sum(len(run.tool_calls) for run in extract(spans[:lost] + spans[lost + 1 :])) <= whole
 
 
-def test_run_ids_are_the_trace_and_the_span_of_the_request() -> None:
+def test_a_run_id_consists_of_the_trace_id_and_the_span_id_of_the_request() -> None:
     for run in runs_of("genai-two-requests-in-one-trace"):
         assert run.run_id == f"{run.trace_ids[0]}:{run.span_id}"

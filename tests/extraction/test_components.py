@@ -1,4 +1,4 @@
-"""Components: marked, declared by golden files over any instrumentation, and the agents inside a request."""
+"""Components: marked spans, spans declared by golden files, and agents inside a request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def only(spans: list[SpanRecord], *declared: ComponentSelector) -> Run:
         pytest.param(ComponentSelector("c", span="rank*", attributes={"step": "retrieval"}), False, id="the name too"),
     ],
 )
-def test_a_span_that_no_convention_knows_is_a_component_where_a_golden_file_says_so(
+def test_a_span_of_no_convention_is_a_component_if_a_golden_file_declares_it(
     declared: ComponentSelector, is_one: bool
 ) -> None:
     request = agent(asked="Where is my order?")
@@ -55,7 +55,7 @@ def test_a_span_that_no_convention_knows_is_a_component_where_a_golden_file_says
     assert component_name(step, [declared]) == ("c" if is_one else None)
 
 
-def test_of_two_declarations_that_mean_one_span_the_first_counts_and_a_mark_before_both() -> None:
+def test_the_first_matching_declaration_names_a_component_and_a_mark_precedes_both() -> None:
     step = span("retrieve", **inside(agent()))
     marked = span("retrieve", goldspan__component__name="marked")
     declared = [RETRIEVAL, ComponentSelector("other", attributes={})]
@@ -66,7 +66,7 @@ def test_of_two_declarations_that_mean_one_span_the_first_counts_and_a_mark_befo
     assert component_name(span("rank", goldspan__component__name="")) == "rank"
 
 
-def test_a_span_that_is_a_request_and_a_component_is_two_runs_with_ids_of_their_own() -> None:
+def test_a_span_that_is_a_request_and_a_component_gives_two_runs_with_different_ids() -> None:
     step = agent("desk", asked="Hi")
     spans = [step, tool("search", {"q": 1}, **inside(step))]
     runs = extract_units(spans, ["request", "component"], components=[ComponentSelector("desk", span="* desk")])
@@ -77,8 +77,8 @@ def test_a_span_that_is_a_request_and_a_component_is_two_runs_with_ids_of_their_
     }
 
 
-def test_what_golden_files_declare_changes_no_request() -> None:
-    """Neither one that the component is part of, nor one that is inside the component."""
+def test_declared_components_change_no_request() -> None:
+    """This holds for a request around the component and for a request inside it."""
     step = span("retrieve all")
     request = agent(asked="Hi", **inside(step))
     part = span("retrieve some", **inside(request))
@@ -87,14 +87,14 @@ def test_what_golden_files_declare_changes_no_request() -> None:
     assert [run.tools_used for run in components(spans, RETRIEVAL)] == [("search",), ("search",)]
 
 
-def test_a_declared_component_without_any_request_around_it_is_one_by_itself() -> None:
+def test_a_declared_component_outside_every_request_is_a_separate_run() -> None:
     step = span("retrieve")
     spans = [step, tool("search", {"q": 1}, **inside(step))]
     assert only(spans, RETRIEVAL).tools_used == ("search",)
     assert [run.tools_used for run in extract(spans, components=[RETRIEVAL])] == [("search",)]
 
 
-def test_a_declared_component_may_be_a_tool_of_its_request_and_then_it_is_no_call_of_its_own() -> None:
+def test_a_declared_component_may_be_a_tool_of_its_request_and_is_not_its_own_call() -> None:
     request = agent("desk")
     research = tool("research", {"depth": 2, "topic": "refunds"}, end_ns=10**15, **inside(request))
     spans = [request, research, tool("search", {"q": 1}, **inside(research))]
@@ -112,7 +112,7 @@ def test_a_declared_component_may_be_a_tool_of_its_request_and_then_it_is_no_cal
         pytest.param(None, None, (None, None), id="nothing was recorded"),
     ],
 )
-def test_a_tool_that_is_a_component_was_asked_its_arguments_and_answered_its_result(
+def test_a_tool_component_has_its_arguments_as_input_and_its_result_as_output(
     arguments: Any, result: str | None, told: tuple[str | None, str | None]
 ) -> None:
     recorded = {} if result is None else {"gen_ai__tool__call__result": result}
@@ -120,13 +120,13 @@ def test_a_tool_that_is_a_component_was_asked_its_arguments_and_answered_its_res
     assert (run.input, run.output) == told
 
 
-def test_a_model_call_that_is_a_component_was_asked_what_the_user_said() -> None:
+def test_a_model_component_has_the_user_message_as_input() -> None:
     turn = model(asked=[user("Which tool?")], answered=[asks_for("search", {"q": 1})])
     run = only([turn], ComponentSelector("router", span="chat"))
     assert (run.input, [call.name for call in run.tool_calls]) == ("Which tool?", ["search"])
 
 
-def test_names_of_spans_without_end_are_not_all_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_span_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goldspan.conventions.classification._MAX_SPAN_NAMES", 3)
     selected = DeclaredComponents([RETRIEVAL])
     named = [selected.match(span(f"{name} {number}")) for number in range(9) for name in ("retrieve", "rank")]
@@ -137,7 +137,7 @@ def test_names_of_spans_without_end_are_not_all_remembered(monkeypatch: pytest.M
 # --- agents inside a request ------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_works_inside_another_is_a_component_under_its_own_name() -> None:
+def test_a_nested_agent_is_a_component_with_its_own_name() -> None:
     planner = agent("planner", asked="Plan my trip", goldspan__golden__id="trip")
     called = tool("ask_expert", {"question": "When?"}, end_ns=10**15, **inside(planner))
     expert = agent("expert", asked="When?", goldspan__golden__id="dates", **inside(called))
@@ -149,7 +149,7 @@ def test_an_agent_that_works_inside_another_is_a_component_under_its_own_name() 
     assert (request.golden_id, request.component, request.tools_used) == ("trip", None, ("calendar", "book"))
 
 
-def test_agents_of_a_workflow_and_those_that_take_over_are_components() -> None:
+def test_agents_of_a_workflow_and_agents_after_a_handoff_are_components() -> None:
     workflow = span("crew", gen_ai__operation__name="invoke_workflow")
     crew = [workflow, *(agent(name, **inside(workflow)) for name in ("researcher", "writer"))]
     assert [run.component for run in components(crew)] == ["researcher", "writer"]
@@ -160,12 +160,12 @@ def test_agents_of_a_workflow_and_those_that_take_over_are_components() -> None:
     assert [run.component for run in components(handed)] == ["back"]
 
 
-def test_agents_beside_each_other_are_requests_and_no_components() -> None:
+def test_sibling_agents_are_requests_and_not_components() -> None:
     batch = span("nightly batch")
     assert components([batch, *(agent(name, **inside(batch)) for name in "ab")]) == []
 
 
-def test_an_agent_right_inside_one_of_its_name_is_the_same_agent_seen_twice() -> None:
+def test_an_agent_directly_inside_an_agent_of_the_same_name_is_not_a_component() -> None:
     outer = agent("support", end_ns=10**15)
     step = span("step", **inside(outer))
     again = agent("support", end_ns=10**15, **inside(step))
@@ -175,12 +175,12 @@ def test_an_agent_right_inside_one_of_its_name_is_the_same_agent_seen_twice() ->
     assert [run.component for run in components(recursive)] == ["support"]
 
 
-def test_an_agent_without_a_name_is_no_component() -> None:
+def test_an_agent_without_a_name_is_not_a_component() -> None:
     outer = agent("planner")
     assert components([outer, span("a", gen_ai__operation__name="invoke_agent", **inside(outer))]) == []
 
 
-def test_a_component_works_for_the_agent_around_it_else_it_has_that_of_the_one_inside() -> None:
+def test_a_component_has_the_enclosing_agent_or_else_the_inner_agent() -> None:
     planner = agent("planner")
     part = span("retrieve", goldspan__component__name="retrieve", **inside(planner))
     alone = span("retrieve", goldspan__component__name="alone", trace_id="a" * 32)
@@ -192,7 +192,7 @@ def test_a_component_works_for_the_agent_around_it_else_it_has_that_of_the_one_i
     ]
 
 
-def test_an_answer_of_a_model_inside_a_component_is_its_output() -> None:
+def test_a_model_answer_inside_a_component_is_its_output() -> None:
     part = span("write", goldspan__component__name="write")
     turn = model(asked=[user("A poem")], answered=[says("Roses are red.")], **inside(part))
     run = only([part, turn])

@@ -1,4 +1,4 @@
-"""Conversations: the requests of one session as one run."""
+"""Conversations: one run for all requests of a session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.span_builders import agent, in_trace, inside, messages, says, tool
 SESSION = {"gen_ai__conversation__id": "s1"}
 
 
-def test_the_requests_of_a_session_are_one_conversation_by_time() -> None:
+def test_the_requests_of_a_session_are_one_conversation_ordered_by_time() -> None:
     first = agent("a", asked="Hello", gen_ai__output__messages=messages(says("Hi.")), **SESSION, **in_trace(1))
     second = agent("a", asked="Book it", gen_ai__output__messages=messages(says("Booked.")), **SESSION, **in_trace(2))
     spans = [first, second, tool("book", {"n": 1}, **inside(second)), tool("greet", {"n": 2}, **inside(first))]
@@ -21,14 +21,14 @@ def test_the_requests_of_a_session_are_one_conversation_by_time() -> None:
     assert run.span_id is None
 
 
-def test_a_request_without_a_session_is_a_conversation_by_itself() -> None:
+def test_a_request_without_a_session_is_a_separate_conversation() -> None:
     spans = [agent("a", asked="Hello", **in_trace(1)), agent("a", asked="Hello", **in_trace(2))]
     runs = extract(spans, unit="conversation")
     assert [(run.unit, run.span_id) for run in runs] == [("conversation", span.span_id) for span in spans]
     assert {run.run_id for run in runs} == {f"{run.run_id}:conversation" for run in extract(spans)}
 
 
-def test_the_same_session_id_in_two_services_is_two_conversations() -> None:
+def test_the_same_session_id_in_two_services_gives_two_conversations() -> None:
     spans = [
         agent("a", **SESSION, **in_trace(number), resource={"service.name": service})
         for number, service in enumerate(["shop", "support", "shop"])
@@ -36,7 +36,7 @@ def test_the_same_session_id_in_two_services_is_two_conversations() -> None:
     assert sorted(len(run.trace_ids) for run in extract(spans, unit="conversation")) == [1, 2]
 
 
-def test_calls_at_the_same_time_still_point_to_each_other() -> None:
+def test_concurrent_calls_refer_to_each_other_in_a_conversation() -> None:
     spans = []
     for number in (1, 2):
         start = number * 1_000
@@ -47,7 +47,7 @@ def test_calls_at_the_same_time_still_point_to_each_other() -> None:
     assert [call.concurrent_with for call in run.tool_calls] == [(1,), (0,), (3,), (2,)]
 
 
-def test_what_is_offered_lost_or_named_in_any_request_is_so_in_the_conversation() -> None:
+def test_a_conversation_merges_tool_definitions_golden_id_and_health_of_its_requests() -> None:
     offered = messages({"name": "x", "parameters": {"type": "object", "properties": {}}})
     first = agent("a", **SESSION, **in_trace(1), gen_ai__tool__definitions=offered, dropped_attributes=2)
     second = agent("a", **SESSION, **in_trace(2), goldspan__golden__id="g1", dropped_attributes=3)
@@ -58,7 +58,7 @@ def test_what_is_offered_lost_or_named_in_any_request_is_so_in_the_conversation(
     assert (run.health.dropped_attributes, run.health.orphan_spans) == (5, 1)
 
 
-def test_what_began_late_in_any_request_did_so_in_the_conversation() -> None:
+def test_a_conversation_sums_the_late_spans_of_its_requests() -> None:
     spans = []
     for number in (1, 2):
         request = agent("a", asked="Hello", start_ns=1_000, end_ns=10**9, **SESSION, **in_trace(number))

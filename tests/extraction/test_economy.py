@@ -1,4 +1,4 @@
-"""What extraction saves, and that nothing is lost by it."""
+"""Optimizations of extraction, and their equality with the plain computation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from goldspan.model import Health, Run, ToolCall, fast_constructor
 from support.span_builders import agent, model, span, tool
 
 
-def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():
+def test_extraction_creates_no_reference_cycles():
     request = agent()
     records = [request, *(tool("search", {"at": at}, parent_id=request.span_id) for at in range(20))]
-    extract(records)  # the first time, caches are filled
+    extract(records)  # the first extraction fills caches
     gc.collect()
     gc.disable()
     try:
@@ -40,7 +40,7 @@ def test_extraction_leaves_nothing_for_the_garbage_collector_to_find():
         pytest.param(Health, {"merged": 2}, id="its health"),
     ],
 )
-def test_a_drafted_value_is_the_value_itself(frozen: type, given: dict[str, Any]):
+def test_fast_constructor_creates_the_same_object_as_the_constructor(frozen: type, given: dict[str, Any]):
     made, drawn = frozen(**given), fast_constructor(frozen)(**given)
     assert type(drawn) is frozen
     assert (drawn, repr(drawn)) == (made, repr(made))
@@ -49,7 +49,7 @@ def test_a_drafted_value_is_the_value_itself(frozen: type, given: dict[str, Any]
         setattr(drawn, next(iter(given)), None)
 
 
-def test_a_span_that_no_convention_knows_costs_no_reading():
+def test_an_unknown_span_is_classified_without_reading_its_attributes():
     read = installed_conventions(("golden",)).classify
     assert read(span("GET /", http__route="/")) is UNKNOWN_FACTS
     assert read(span("GET /", golden="g1")).is_annotated
@@ -57,14 +57,14 @@ def test_a_span_that_no_convention_knows_costs_no_reading():
     assert read(tool("search", golden="g1")).is_annotated
 
 
-def test_the_best_attribute_that_has_a_value_counts():
+def test_the_first_attribute_with_a_value_is_used():
     entity, workflow = "traceloop.entity.name", "traceloop.workflow.name"
     both = span("x", **{"traceloop.span.kind": "agent", entity: "e", workflow: "w"})
     one = span("x", **{"traceloop.span.kind": "agent", entity: None, workflow: "w"})
     assert [installed_conventions().classify(each).name for each in (both, one)] == ["e", "w"]
 
 
-def test_of_a_span_that_is_asked_about_several_times_in_a_row_the_reading_is_remembered():
+def test_classify_cached_reuses_the_facts_of_the_last_span():
     conventions = installed_conventions()
     one, other = tool("search"), tool("book")
     first = conventions.classify_cached(one)

@@ -1,4 +1,4 @@
-"""What holds for all telemetry: its order, its repetitions and its gaps make no call twice and none out of nothing."""
+"""Properties of all extraction: order, repetition and loss of records neither duplicate nor invent a call."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ twin_ways = st.sampled_from(
 )
 
 
-def told(world: World, *, together: bool = False) -> Told:
-    """Several requests, one after the other or all at the same time.
+def tell_world(world: World, *, together: bool = False) -> Told:
+    """Several requests, in sequence or all concurrent.
 
-    Those of one moment have call ids of their own: what is alike in everything cannot be told apart.
+    Concurrent requests have distinct call ids, because requests that are equal in all facts are indistinguishable.
     """
     parts = [
         tell(request, how, begin=0 if together and not how.recycled else 1_000 * number, label="abc"[number])
@@ -44,7 +44,7 @@ def told(world: World, *, together: bool = False) -> Told:
     return Told([record for part in parts for record in part.records], [used for part in parts for used in part.used])
 
 
-def shown(records: list[TelemetryRecord], unit: RunUnit = "request") -> list[str]:
+def runs_as_text(records: list[TelemetryRecord], unit: RunUnit = "request") -> list[str]:
     """The runs as text, in an order that does not depend on that of the records."""
     return sorted(map(repr, extract(records, unit=unit)))
 
@@ -54,51 +54,53 @@ def calls(runs: list[Run]) -> Counter[str]:
 
 
 @given(worlds, st.booleans(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
-def test_neither_the_order_of_the_records_nor_their_repetition_changes_a_run(
+def test_neither_order_nor_repetition_of_records_changes_a_run(
     world: World, together: bool, random: Any, unit: RunUnit
 ) -> None:
-    records = told(world, together=together).records
+    records = tell_world(world, together=together).records
     twice = records + random.sample(records, random.randrange(len(records) + 1))
     random.shuffle(twice)
-    assert shown(twice, unit) == shown(records, unit)
+    assert runs_as_text(twice, unit) == runs_as_text(records, unit)
 
 
 @given(like_worlds, st.booleans())
-def test_every_tool_that_was_used_is_in_the_runs_once(world: World, together: bool) -> None:
-    everything = told(world, together=together)
+def test_every_used_tool_is_in_the_runs_once(world: World, together: bool) -> None:
+    everything = tell_world(world, together=together)
     assert calls(extract(everything.records)) == Counter(name for used in everything.used for name in used)
 
 
 @given(like_worlds)
-def test_requests_one_after_the_other_are_told_apart_and_in_order(world: World) -> None:
-    """Whatever they are about: also where the same is asked twice."""
-    everything = told(world)
+def test_sequential_requests_are_separate_and_in_order(world: World) -> None:
+    """This holds for any inputs, including equal ones."""
+    everything = tell_world(world)
     runs = extract(everything.records)
     found = [[call.name for call in run.tool_calls] for run in runs]
     if all(how.tools for _, how in world):
         assert found == everything.used
-    else:  # what a sub-agent did in the meantime, messages do not tell
+    else:  # messages do not show when a sub-agent worked
         assert list(map(sorted, found)) == list(map(sorted, everything.used))
     assert [run.input for run in runs] == [request.words for request, _ in world]
 
 
 @given(like_worlds, st.booleans(), st.data())
-def test_a_lost_record_makes_no_call_twice(world: World, together: bool, data: st.DataObject) -> None:
-    """Of no tool are there more calls than before, whichever record is lost.
+def test_a_lost_record_duplicates_no_call(world: World, together: bool, data: st.DataObject) -> None:
+    """No tool has more calls than before, whichever record is lost.
 
-    Left out are requests at the same time that neither spans nor ids hold together: whose of two equal calls the lost
-    one was nobody can tell.
+    The test excludes concurrent requests that neither spans nor ids hold together: for two equal calls, nothing shows
+    which request the lost one belongs to.
     """
     apart = all(how.made_ids or how.asked_ids for _, how in world if how.lone)
-    records = told(world, together=together and apart).records
+    records = tell_world(world, together=together and apart).records
     lost = data.draw(st.integers(0, len(records) - 1))
     before, after = calls(extract(records)), calls(extract(records[:lost] + records[lost + 1 :]))
     assert not after - before
 
 
 @given(asked, twin_ways, st.data())
-def test_a_lost_record_parts_no_twins(request: Asked, ways: tuple[How, How], data: st.DataObject) -> None:
-    """What two instrumentations saw is one request, and each call is in it once, whichever record of either is lost."""
+def test_a_lost_record_does_not_separate_duplicate_runs(
+    request: Asked, ways: tuple[How, How], data: st.DataObject
+) -> None:
+    """Two instrumentations record one request, which has each call once, whichever record of either is lost."""
     first, second = (tell(request, how, label="a", scope=scope) for how, scope in zip(ways, "de", strict=True))
     records, used = first.records + second.records, Counter(first.used[0])
     assert calls(extract(records)) == used
@@ -107,8 +109,8 @@ def test_a_lost_record_parts_no_twins(request: Asked, ways: tuple[How, How], dat
 
 
 @given(worlds, st.booleans(), st.data())
-def test_every_tools_span_is_one_call_of_one_run(world: World, together: bool, data: st.DataObject) -> None:
-    records = told(world, together=together).records
+def test_every_tool_span_is_one_call_of_one_run(world: World, together: bool, data: st.DataObject) -> None:
+    records = tell_world(world, together=together).records
     kept = [record for record in records if data.draw(st.integers(0, 4), label="kept") > 0]
     tools = [record.span_id for record in kept if isinstance(record, SpanRecord) and role_of(record) == "tool"]
     found = [call.span_id for run in extract(kept) for call in run.tool_calls if call.span_id is not None]
@@ -116,14 +118,14 @@ def test_every_tools_span_is_one_call_of_one_run(world: World, together: bool, d
 
 
 @given(worlds, st.sampled_from(UNITS))
-def test_calls_at_the_same_time_know_of_each_other_and_not_of_themselves(world: World, unit: RunUnit) -> None:
-    for run in extract(told(world, together=True).records, unit=unit):
+def test_concurrent_calls_refer_to_each_other_and_not_to_themselves(world: World, unit: RunUnit) -> None:
+    for run in extract(tell_world(world, together=True).records, unit=unit):
         for place, call in enumerate(run.tool_calls):
             assert place not in call.concurrent_with
             assert all(place in run.tool_calls[other].concurrent_with for other in call.concurrent_with)
 
 
-# --- components, statements and lost contexts -------------------------------------------------------------------------
+# --- components, annotations and lost contexts ------------------------------------------------------------------------
 
 DECLARED = [
     ComponentSelector("turn", span="mod*"),
@@ -134,9 +136,9 @@ DECLARED = [
 
 @st.composite
 def scattered(draw: st.DrawFn) -> list[TelemetryRecord]:
-    """A world whose spans know their session, in which some tools lost their context and some spans say something."""
+    """A world whose spans have a session, with some tool spans without context and some annotated spans."""
     together = draw(st.booleans())
-    records = told(draw(worlds), together=together).records
+    records = tell_world(draw(worlds), together=together).records
     sessions = draw(st.sampled_from([("s1",), ("s1", "s2")]))
     for number, record in enumerate(records):
         if not isinstance(record, SpanRecord):
@@ -153,7 +155,7 @@ def scattered(draw: st.DrawFn) -> list[TelemetryRecord]:
 
 
 @given(scattered(), st.randoms(use_true_random=False), st.sampled_from(UNITS))
-def test_nor_does_their_order_change_components_statements_or_what_is_stitched(
+def test_order_changes_neither_components_nor_annotations_nor_stitched_runs(
     records: list[TelemetryRecord], random: Any, unit: RunUnit
 ) -> None:
     shuffled = records + random.sample(records, random.randrange(len(records) + 1))
@@ -165,17 +167,15 @@ def test_nor_does_their_order_change_components_statements_or_what_is_stitched(
 
 
 @given(scattered())
-def test_what_is_declared_to_be_a_component_changes_no_calls_of_a_request(records: list[TelemetryRecord]) -> None:
+def test_a_declared_component_changes_no_calls_of_a_request(records: list[TelemetryRecord]) -> None:
     declared = [run.tool_calls for run in extract(records, components=DECLARED)]
     assert declared == [run.tool_calls for run in extract(records)]
 
 
 @given(st.lists(asked, min_size=1, max_size=3), st.data())
-def test_tools_that_lost_their_context_come_back_to_the_request_of_their_session(
-    requests: list[Asked], data: st.DataObject
-) -> None:
-    """The requests are one after the other, and marked; a tool takes along what is at work inside it."""
-    whole = told([(request, HOW["complete"]) for request in requests])
+def test_detached_tool_spans_join_the_request_of_their_session(requests: list[Asked], data: st.DataObject) -> None:
+    """The requests are sequential and marked; a tool span brings its nested spans."""
+    whole = tell_world([(request, HOW["complete"]) for request in requests])
     spans = [record for record in whole.records if isinstance(record, SpanRecord)]
     tops = {span.span_id for span in spans if span.parent_id is None}
     alone = {

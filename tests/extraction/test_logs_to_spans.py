@@ -1,4 +1,4 @@
-"""Log events: messages beside spans, messages of spans that never came, and agents that write nothing else."""
+"""Log events: messages of received spans, messages of lost spans, and agents that export only log events."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def only(records: list[Any]) -> Run:
     return run
 
 
-def heard(name: str, body: Any, during: SpanRecord | None = None, **facts: Any) -> LogRecord:
+def log_event(name: str, body: Any, during: SpanRecord | None = None, **facts: Any) -> LogRecord:
     """A log event written during a span."""
     place = {} if during is None else {"trace_id": during.trace_id, "span_id": during.span_id}
     return LogRecord(name, facts.pop("attributes", {}), body, **{"time_ns": 5, **place, **facts})
 
 
 def choice(during: SpanRecord, call_id: str = "c1", name: str = "search", **facts: Any) -> LogRecord:
-    """The event of a model's answer that asks for a tool."""
+    """The event of a model response with a tool call."""
     function = {"name": name, "arguments": '{"q": 1}'}
     message = {"role": "assistant", "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-    return heard("gen_ai.choice", {"index": 0, "finish_reason": "tool_calls", "message": message}, during, **facts)
+    return log_event("gen_ai.choice", {"index": 0, "finish_reason": "tool_calls", "message": message}, during, **facts)
 
 
 def silent_model(**facts: Any) -> SpanRecord:
     return span("chat", gen_ai__operation__name="chat", **facts)
 
 
-def test_messages_in_log_events_are_those_of_the_span_they_were_written_during() -> None:
+def test_messages_in_log_events_belong_to_the_span_of_their_context() -> None:
     root = agent("a")
     asking = silent_model(**inside(root))
     executed = tool("search", **made("c1"), **inside(root))
@@ -43,8 +43,8 @@ def test_messages_in_log_events_are_those_of_the_span_they_were_written_during()
         root,
         asking,
         executed,
-        heard("gen_ai.system.message", {"content": "You help."}, asking, time_ns=1),
-        heard("gen_ai.user.message", {"content": "Find it"}, asking, time_ns=2),
+        log_event("gen_ai.system.message", {"content": "You help."}, asking, time_ns=1),
+        log_event("gen_ai.user.message", {"content": "Find it"}, asking, time_ns=2),
         choice(asking, time_ns=3),
     ]
     for arranged in (records, records[::-1], records[3:] + records[:3]):
@@ -55,29 +55,31 @@ def test_messages_in_log_events_are_those_of_the_span_they_were_written_during()
         ]
 
 
-def test_the_whole_conversation_in_one_log_event_is_read_like_the_same_event_on_the_span() -> None:
+def test_a_conversation_in_one_log_event_is_read_like_the_same_span_event() -> None:
     asking = silent_model()
     details = {
         "gen_ai.input.messages": messages({"role": "user", "content": "Find it"}),
         "gen_ai.output.messages": messages(ask_for(("search", {"q": 1}, "c1"))),
     }
     name = "gen_ai.client.inference.operation.details"
-    as_attributes = heard(name, None, asking, attributes=details)
-    as_body = heard(name, details, asking)
+    as_attributes = log_event(name, None, asking, attributes=details)
+    as_body = log_event(name, details, asking)
     for told in (as_attributes, as_body):
         run = only([asking, told])
         assert (run.input, run.tools_used) == ("Find it", ("search",))
 
 
-def test_log_events_of_a_span_that_never_came_stand_in_for_it() -> None:
+def test_log_events_of_a_lost_span_replace_it() -> None:
     lost = silent_model(parent_id=None)
     done = tool("search", {"q": 1}, **made("c1"), parent_id="f" * 16)
-    run = only([done, heard("gen_ai.user.message", {"content": "Find it"}, lost, time_ns=1), choice(lost, time_ns=2)])
+    run = only(
+        [done, log_event("gen_ai.user.message", {"content": "Find it"}, lost, time_ns=1), choice(lost, time_ns=2)]
+    )
     assert run.input == "Find it"
     assert [(call.name, call.evidence) for call in run.tool_calls] == [("search", "executed")]
 
 
-def test_a_log_event_that_came_twice_counts_once() -> None:
+def test_a_duplicate_log_event_counts_once() -> None:
     asking = silent_model()
     records = [asking, choice(asking, time_ns=1)]
     assert repr(only([*records, records[1]])) == repr(only(records))
@@ -89,20 +91,20 @@ def test_log_events_of_other_spans_and_other_kinds_change_nothing() -> None:
     root = agent("a")
     records: list[TelemetryRecord] = [root, tool("search", {"q": 1}, **inside(root))]
     noise = [
-        heard("http.request", {"url": "/"}, root),
-        heard("", "Connected.", root),
-        heard("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "x"}, root),
+        log_event("http.request", {"url": "/"}, root),
+        log_event("", "Connected.", root),
+        log_event("gen_ai.evaluation.result", {"gen_ai.evaluation.name": "x"}, root),
         LogRecord("gen_ai.user.message", {}, {"content": "Nowhere"}),
     ]
     assert repr(only([*records, *noise])) == repr(only(records))
 
 
 def codex(kind: str, at: int, **facts: Any) -> LogRecord:
-    """An event of an agent that makes no spans."""
+    """An event of an agent that exports no spans."""
     return LogRecord(f"codex.{kind}", {"conversation.id": "s1", **facts}, time_ns=at * 1_000_000_000)
 
 
-def test_an_agent_that_only_writes_log_events_has_a_request_for_each_prompt() -> None:
+def test_an_agent_with_only_log_events_has_a_request_for_each_prompt() -> None:
     events = [
         codex("user_prompt", 1, prompt="Fix the test"),
         codex(
@@ -128,7 +130,7 @@ def test_an_agent_that_only_writes_log_events_has_a_request_for_each_prompt() ->
         assert [call.error for call in runs[0].tool_calls] == [None, "no such file"]
 
 
-def test_sessions_are_kept_apart() -> None:
+def test_sessions_are_separate() -> None:
     events = [
         codex("user_prompt", 1, prompt="One"),
         replace(codex("user_prompt", 2, prompt="Two"), attributes={"conversation.id": "s2", "prompt": "Two"}),
@@ -137,7 +139,7 @@ def test_sessions_are_kept_apart() -> None:
     assert [(run.input, run.tools_used) for run in extract(events)] == [("One", ("shell",)), ("Two", ())]
 
 
-def test_the_duration_of_an_event_tells_when_its_tool_began_and_what_ran_beside_it() -> None:
+def test_the_duration_of_an_event_gives_the_start_and_the_concurrent_calls_of_its_tool() -> None:
     events = [
         codex("user_prompt", 1, prompt="Go"),
         codex("tool_result", 9, tool_name="slow", arguments="{}", duration_ms="6000"),
@@ -148,7 +150,7 @@ def test_the_duration_of_an_event_tells_when_its_tool_began_and_what_ran_beside_
     assert [call.concurrent_with for call in run.tool_calls] == [(1,), (0,)]
 
 
-def test_a_permission_that_was_refused_is_a_call_that_was_not_made() -> None:
+def test_a_denied_permission_is_a_denied_call() -> None:
     run = only(
         [
             codex("user_prompt", 1, prompt="Go"),
@@ -178,7 +180,7 @@ def test_a_permission_that_was_refused_is_a_call_that_was_not_made() -> None:
     ],
     ids=lambda odd: str(odd) if "object at" not in str(odd) else "an object",
 )
-def test_whatever_a_log_holds_costs_no_error(odd: dict[str, Any]) -> None:
+def test_any_log_record_is_read_without_an_error(odd: dict[str, Any]) -> None:
     for name in ("gen_ai.user.message", "codex.tool_result", ""):
         facts: dict[str, Any] = {
             "attributes": {"tool_name": "x", "conversation.id": "s"},
@@ -190,15 +192,15 @@ def test_whatever_a_log_holds_costs_no_error(odd: dict[str, Any]) -> None:
         extract([log, agent("a"), log])
 
 
-def test_the_order_of_events_of_the_same_moment_does_not_matter() -> None:
+def test_the_order_of_events_with_equal_times_is_ignored() -> None:
     asking = silent_model()
-    events = [heard("gen_ai.user.message", {"content": words}, asking, time_ns=7) for words in "abc"]
+    events = [log_event("gen_ai.user.message", {"content": words}, asking, time_ns=7) for words in "abc"]
     assert len({repr(extract([asking, *arranged])) for arranged in permutations(events)}) == 1
 
 
-def test_a_model_whose_span_has_the_messages_as_well_is_not_told_twice() -> None:
+def test_messages_in_both_a_span_and_its_log_events_are_read_once() -> None:
     asking = model(asked=[{"role": "user", "content": "Find it"}], answered=[ask_for(("search", {"q": 1}, "c1"))])
-    run = only([asking, heard("gen_ai.user.message", {"content": "Find it"}, asking), choice(asking)])
+    run = only([asking, log_event("gen_ai.user.message", {"content": "Find it"}, asking), choice(asking)])
     assert run.tools_used == ("search",)
     told = model(asked=[{"role": "user", "content": "Find it"}, answers("c1", "There")])
     assert only([asking, choice(asking), told]).tool_calls[0].result == "There"

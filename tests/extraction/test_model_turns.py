@@ -1,4 +1,4 @@
-"""Which turns of models continue each other."""
+"""Threads of model turns that continue each other."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def threads_in(spans: Sequence[SpanRecord]) -> list[TurnSequence]:
     return group_turns(find_model_turns(node for root in roots for node in root.walk()))
 
 
-def numbers(spans: Sequence[SpanRecord], found: Sequence[TurnSequence]) -> list[list[int]]:
-    """Which of the spans are the turns of each thread."""
+def span_indexes(spans: Sequence[SpanRecord], found: Sequence[TurnSequence]) -> list[list[int]]:
+    """The indexes of the spans that are the turns of each thread."""
     place = {span.span_id: at for at, span in enumerate(spans)}
     return [[place[turn.node.span.span_id] for turn in thread.turns] for thread in found]
 
@@ -96,12 +96,12 @@ def numbers(spans: Sequence[SpanRecord], found: Sequence[TurnSequence]) -> list[
         ),
     ],
 )
-def test_a_turn_continues_the_dialogue_that_it_repeats(turns: list[Any], expected: list[list[int]]) -> None:
+def test_a_turn_continues_the_thread_whose_messages_it_repeats(turns: list[Any], expected: list[list[int]]) -> None:
     spans = [model(asked=asked, answered=answered) for asked, answered in turns]
-    assert numbers(spans, threads_in(spans)) == expected
+    assert span_indexes(spans, threads_in(spans)) == expected
 
 
-def test_further_words_of_the_user_make_the_next_turn_of_a_conversation() -> None:
+def test_further_user_messages_make_the_next_turn_of_a_conversation() -> None:
     spans = [
         model(asked=[ROME], answered=[says("Yes.")]),
         model(asked=[ROME, says("Yes."), PARIS], answered=[says("No.")]),
@@ -110,13 +110,13 @@ def test_further_words_of_the_user_make_the_next_turn_of_a_conversation() -> Non
     assert [thread.in_conversation for thread in threads_in(spans)] == [True, True, False]
 
 
-def test_a_conversation_is_known_as_one_though_turns_between_are_lost() -> None:
+def test_a_conversation_is_recognized_even_if_turns_between_are_lost() -> None:
     later = [ROME, says("Yes."), PARIS, says("No."), user("Oslo?")]
     spans = [model(asked=[ROME], answered=[says("Yes.")]), model(asked=later, answered=[says("Well.")])]
     assert [thread.in_conversation for thread in threads_in(spans)] == [True, True]
 
 
-def test_the_words_in_an_argument_start_a_sub_agent_and_each_call_starts_one() -> None:
+def test_a_user_message_equal_to_an_argument_starts_one_sub_agent_for_each_call() -> None:
     spans = [
         model(asked=[ROME], answered=[ask_for(("expert", {"q": "Why?"}, "c1"), ("expert", {"q": "Why?"}, "c2"))]),
         model(asked=[user("Why?")], answered=[says("So.")]),
@@ -127,7 +127,7 @@ def test_the_words_in_an_argument_start_a_sub_agent_and_each_call_starts_one() -
     assert [thread.parent is found[0] for thread in found] == [False, True, True, False]
 
 
-def test_a_model_that_was_asked_before_the_call_is_not_its_sub_agent() -> None:
+def test_a_model_turn_before_the_call_is_not_its_sub_agent() -> None:
     spans = [
         model(asked=[user("Why?")], answered=[says("So.")]),
         model(asked=[ROME], answered=[asks_for("expert", {"q": "Why?"}, "c1")]),
@@ -135,21 +135,21 @@ def test_a_model_that_was_asked_before_the_call_is_not_its_sub_agent() -> None:
     assert [thread.parent for thread in threads_in(spans)] == [None, None]
 
 
-def test_an_agent_that_hands_its_own_words_to_itself_goes_round_in_no_circle() -> None:
+def test_a_thread_that_passes_its_own_input_on_causes_no_cycle() -> None:
     spans = [model(asked=[ROME], answered=[asks_for("again", {"q": "Rome?"}, f"c{at}")]) for at in range(3)]
     found = threads_in(spans)
     assert [found.index(thread.parent) if thread.parent else None for thread in found] == [None, 0, 1]
 
 
-def test_of_spans_inside_each_other_the_outermost_that_says_something_is_the_turn() -> None:
+def test_the_outermost_nested_model_span_with_messages_is_the_turn() -> None:
     silent = span("client", gen_ai__operation__name="chat", end_ns=10**15)
     speaking = model(asked=[ROME], answered=[says("Yes.")], end_ns=10**14, **inside(silent))
     between = span("http", **inside(speaking))
     repeated = model(asked=[ROME], answered=[says("Yes.")], **inside(between))
-    assert numbers([silent, speaking, repeated], threads_in([silent, speaking, between, repeated])) == [[1]]
+    assert span_indexes([silent, speaking, repeated], threads_in([silent, speaking, between, repeated])) == [[1]]
 
 
-def test_a_model_asked_by_a_tool_or_agent_inside_a_models_span_is_a_turn_of_its_own() -> None:
+def test_a_model_inside_a_tool_or_agent_inside_a_model_span_is_a_separate_turn() -> None:
     outer = model(asked=[ROME], answered=[asks_for("expert", {}, "c1")], end_ns=10**15)
     delegated = tool("expert", {}, end_ns=10**14, **inside(outer))
     silent = span("client", gen_ai__operation__name="chat", end_ns=10**13, **inside(delegated))
@@ -157,10 +157,10 @@ def test_a_model_asked_by_a_tool_or_agent_inside_a_models_span_is_a_turn_of_its_
     helper = agent("a", end_ns=10**14, **inside(outer))
     helped = model(asked=[user("Oslo?")], answered=[says("Yes.")], **inside(helper))
     spans = [outer, delegated, silent, inner, helper, helped]
-    assert numbers(spans, threads_in(spans)) == [[0], [3], [5]]
+    assert span_indexes(spans, threads_in(spans)) == [[0], [3], [5]]
 
 
-def test_only_the_calls_after_the_users_last_words_belong_to_the_present_request() -> None:
+def test_only_calls_after_the_last_user_message_belong_to_the_current_request() -> None:
     said = [ROME, asks_for("old", {}, "c1"), answers("c1", 1), PARIS, asks_for("new", {}, "c2")]
     assert [call.name for call in calls_since_user(from_json(messages(*said)))] == ["new"]
     assert [call.name for call in calls_since_user(from_json(messages(*said[1:3])))] == ["old"]

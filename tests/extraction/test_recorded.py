@@ -1,6 +1,6 @@
-"""Runs rebuilt from what real frameworks exported, compared with what their tools wrote down.
+"""Runs extracted from exports of real frameworks, compared with the calls that their tools recorded.
 
-`make recordings` makes the payloads and the truths in `fixtures/recorded` anew: see `recipes/recording`.
+`make recordings` writes the payloads and the truth files in `fixtures/recorded`: see `recipes/recording`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import goldspan
 RECORDED = Path(__file__).parent.parent / "fixtures" / "recorded"
 TRUTHS = sorted(RECORDED.glob("*/*.truth.json"))
 
-_SAID_OF_ANY_ERROR = "Error running tool (non-fatal)"
-"""What OpenAI's Agents SDK traces of an error: it redacts what the tool said."""
+_REDACTED_ERROR = "Error running tool (non-fatal)"
+"""The error text that the OpenAI Agents SDK records: it redacts the message of the tool."""
 
 
 def _scenario(path: Path) -> str:
     return f"{path.parent.name}/{path.name.partition('.')[0]}"
 
 
-def _told(call: goldspan.ToolCall, *, true_error: str | None) -> dict[str, Any]:
-    """What a run tells of a call. Frameworks put words around an error: it is the true one if it holds that."""
-    is_true = bool(call.error and true_error) and (true_error in call.error or call.error == _SAID_OF_ANY_ERROR)
+def _call_facts(call: goldspan.ToolCall, *, true_error: str | None) -> dict[str, Any]:
+    """The facts of a call in a run. Frameworks add text to an error: it matches if it contains the true error."""
+    is_true = bool(call.error and true_error) and (true_error in call.error or call.error == _REDACTED_ERROR)
     return {"name": call.name, "args": call.arguments, "error": true_error if is_true else call.error}
 
 
@@ -36,7 +36,7 @@ def _true_error(request: dict[str, Any], index: int) -> str | None:
 
 
 @pytest.mark.parametrize("path", TRUTHS, ids=_scenario)
-def test_the_runs_of_a_recording_are_what_was_really_done(path: Path) -> None:
+def test_the_runs_of_a_recording_are_equal_to_its_truth_file(path: Path) -> None:
     payloads = [
         payload for payload in sorted(path.parent.glob(f"{path.name.partition('.')[0]}.*")) if payload.suffix == ".gz"
     ]
@@ -44,12 +44,13 @@ def test_the_runs_of_a_recording_are_what_was_really_done(path: Path) -> None:
     requests = json.loads(path.read_text(encoding="utf-8"))["requests"]
     assert len(runs) == len(requests)
     for run, request in zip(runs, requests, strict=True):
-        calls = [call for call in run.tool_calls if call.kind != "answer"]  # a form that the model fills in is no tool
-        told = [_told(call, true_error=_true_error(request, index)) for index, call in enumerate(calls)]
+        # A form that the model fills in is not a tool.
+        calls = [call for call in run.tool_calls if call.kind != "answer"]
+        told = [_call_facts(call, true_error=_true_error(request, index)) for index, call in enumerate(calls)]
         assert {"input": run.input, "output": run.output, "tools_used": told} == request
 
 
-def test_every_framework_was_recorded_in_the_same_scenarios() -> None:
+def test_every_framework_is_recorded_in_the_same_scenarios() -> None:
     scenarios = {folder.name: {path.name for path in folder.glob("*.truth.json")} for folder in RECORDED.iterdir()}
     assert scenarios
     assert len(set(map(frozenset, scenarios.values()))) == 1, scenarios

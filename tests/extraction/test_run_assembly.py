@@ -1,4 +1,4 @@
-"""How requests and components are cut out of traces, span by span."""
+"""Requests and components extracted from traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def only(spans: list[SpanRecord], **options: object):  # type: ignore[no-untyped
     return run
 
 
-def test_a_trace_without_agent_model_or_tool_holds_no_request() -> None:
+def test_a_trace_without_agent_model_or_tool_contains_no_request() -> None:
     health_check = span("GET /healthz", http__request__method="GET")
     construction = span("create_agent helper", gen_ai__operation__name="create_agent", gen_ai__agent__name="helper")
     discovery = span("tools/list", mcp__method__name="tools/list")
@@ -27,13 +27,13 @@ def test_a_trace_without_agent_model_or_tool_holds_no_request() -> None:
         assert extract([lone]) == []
 
 
-def test_a_tool_span_alone_is_a_request_of_its_own() -> None:
+def test_a_lone_tool_span_is_a_request() -> None:
     lone = tool("search", {"q": "x"})
     run = only([lone])
     assert (run.span_id, run.tools_used) == (lone.span_id, ("search",))
 
 
-def test_the_outermost_agent_is_the_request_and_counts_the_calls_of_the_whole_tree() -> None:
+def test_the_outermost_agent_is_the_request_and_counts_the_calls_of_all_nested_spans() -> None:
     server = span("POST /chat", kind=2)
     outer = agent("planner", parent_id=server.span_id, asked="Plan my trip")
     delegation = tool("ask_expert", {"question": "When?"}, parent_id=outer.span_id, end_ns=10**12)
@@ -82,7 +82,7 @@ def test_a_request_has_the_name_of_its_main_agent_or_none(roles: dict[str, str |
     assert only(spans).agent == named
 
 
-def test_agents_beside_each_other_are_requests_of_their_own() -> None:
+def test_sibling_agents_are_separate_requests() -> None:
     batch = span("nightly batch")
     first = agent("a", parent_id=batch.span_id)
     second = agent("b", parent_id=batch.span_id)
@@ -90,7 +90,7 @@ def test_agents_beside_each_other_are_requests_of_their_own() -> None:
     assert [(run.agent, run.tools_used) for run in runs] == [("a", ("x",)), ("b", ("y",))]
 
 
-def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_began_before_it() -> None:
+def test_a_tool_span_outside_every_agent_belongs_to_the_request_that_started_before_it() -> None:
     batch = span("batch")
     first = agent("a", parent_id=batch.span_id)
     stray = tool("x", parent_id=batch.span_id)
@@ -98,7 +98,7 @@ def test_a_tool_outside_of_every_agent_belongs_to_the_request_that_began_before_
     assert [run.tools_used for run in extract([batch, first, stray, second])] == [("x",), ()]
 
 
-def test_an_agent_that_follows_a_handoff_continues_the_request() -> None:
+def test_an_agent_after_a_handoff_continues_the_request() -> None:
     root = span("workflow")
     first = agent("front", parent_id=root.span_id, asked="Help")
     handoff = span("handoff", gen_ai__operation__name="handoff", gen_ai__tool__name="back", parent_id=first.span_id)
@@ -108,7 +108,7 @@ def test_an_agent_that_follows_a_handoff_continues_the_request() -> None:
     assert [call.kind for call in run.tool_calls] == ["handoff", "tool"]
 
 
-def test_children_of_a_span_that_never_arrived_are_one_request_under_its_id() -> None:
+def test_children_of_a_lost_span_are_one_request_with_its_id() -> None:
     missing = "a" * 16
     calls = [tool(name, {"n": 1}, parent_id=missing) for name in ("one", "two")]
     run = only(calls)
@@ -120,7 +120,7 @@ def test_children_of_a_span_that_never_arrived_are_one_request_under_its_id() ->
     assert only([*calls, late_root]).run_id == run.run_id
 
 
-def test_a_component_is_a_run_of_its_own_and_its_calls_also_count_for_the_request() -> None:
+def test_a_component_is_a_separate_run_and_its_calls_also_count_for_the_request() -> None:
     outer = agent("planner", goldspan__golden__id="whole")
     part = span("retrieve", parent_id=outer.span_id, goldspan__component__name="retrieve", goldspan__golden__id="part")
     inner = tool("search", {"q": 1}, parent_id=part.span_id)
@@ -131,7 +131,7 @@ def test_a_component_is_a_run_of_its_own_and_its_calls_also_count_for_the_reques
     assert (component.unit, component.component, component.span_id) == ("component", "retrieve", part.span_id)
 
 
-def test_a_component_that_ran_by_itself_is_no_request() -> None:
+def test_a_component_without_a_request_is_not_a_request() -> None:
     part = span("retrieve", goldspan__component__name="retrieve", goldspan__component__input="find x")
     spans = [part, tool("search", {"q": 1}, parent_id=part.span_id)]
     assert extract(spans) == []
@@ -142,7 +142,7 @@ def test_a_component_that_ran_by_itself_is_no_request() -> None:
     ("where", "found"),
     [("root", "g1"), ("above", "g1"), ("inside", "g1"), ("in a component", None)],
 )
-def test_a_golden_may_be_named_on_the_run_around_it_or_inside_it(where: str, found: str | None) -> None:
+def test_a_golden_may_be_named_on_spans_around_or_inside_a_run(where: str, found: str | None) -> None:
     named = {"test__case__name": "g1"}
     server = span("POST /chat", **(named if where == "above" else {}))
     root = agent("a", parent_id=server.span_id, **(named if where == "root" else {}))
@@ -155,7 +155,7 @@ def test_a_golden_may_be_named_on_the_run_around_it_or_inside_it(where: str, fou
     assert only([server, root, part, call]).golden_id == found
 
 
-def test_a_golden_that_an_earlier_evaluation_found_by_the_input_is_not_taken_for_one_that_was_named() -> None:
+def test_a_golden_id_that_an_earlier_evaluation_matched_by_input_is_ignored() -> None:
     for how, golden_id in (("input", None), ("id", "g1")):
         root = agent("a", goldspan__golden__id="g1", goldspan__golden__match=how)
         assert only([root, tool("x", parent_id=root.span_id)]).golden_id == golden_id
@@ -166,7 +166,7 @@ def test_other_attributes_can_name_the_golden() -> None:
     assert only([root, tool("x", parent_id=root.span_id)], golden_id_attributes=["my.case"]).golden_id == "g7"
 
 
-def test_parents_in_a_circle_are_cut_and_every_call_still_counts() -> None:
+def test_a_cycle_of_parents_is_cut_and_every_call_counts() -> None:
     one = tool("one", {"n": 1}, span_id="1" * 16, parent_id="3" * 16)
     two = tool("two", {"n": 2}, span_id="2" * 16, parent_id="1" * 16)
     three = tool("three", {"n": 3}, span_id="3" * 16, parent_id="2" * 16)
@@ -175,7 +175,7 @@ def test_parents_in_a_circle_are_cut_and_every_call_still_counts() -> None:
     assert sorted(name for run in runs for name in run.tools_used) == ["itself", "one", "three", "two"]
 
 
-def test_a_very_deep_and_a_very_wide_trace_are_read() -> None:
+def test_very_deep_and_very_wide_traces_are_read() -> None:
     root = agent("a")
     chain = [root]
     for _ in range(5_000):
@@ -184,7 +184,7 @@ def test_a_very_deep_and_a_very_wide_trace_are_read() -> None:
     assert only([*chain, *wide, tool("x", parent_id=chain[-1].span_id)]).tools_used == ("x",)
 
 
-def test_the_longer_of_two_exports_of_one_span_counts() -> None:
+def test_the_longer_of_two_exports_of_one_span_is_kept() -> None:
     done = messages({"role": "assistant", "content": "Done"})
     early = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=10)
     final = agent("a", asked="Hi", span_id="5" * 16, start_ns=5, end_ns=20, gen_ai__output__messages=done)
@@ -193,14 +193,14 @@ def test_the_longer_of_two_exports_of_one_span_counts() -> None:
         assert (run.output, run.end_ns) == ("Done", 20)
 
 
-def test_calls_without_times_come_last_and_cost_no_error() -> None:
+def test_calls_without_times_are_last_and_raise_no_error() -> None:
     root = agent("a", start_ns=1)
     timed = tool("timed", parent_id=root.span_id)
     untimed = tool("untimed", parent_id=root.span_id, start_ns=None, end_ns=None)
     assert only([root, untimed, timed]).tools_used == ("timed", "untimed")
 
 
-def test_calls_without_any_time_stand_by_ids_that_count_up_and_count_as_concurrent() -> None:
+def test_calls_without_times_are_ordered_by_counting_ids_and_are_concurrent() -> None:
     root = agent("a")
     calls = [
         tool(name, parent_id=root.span_id, start_ns=None, end_ns=None, gen_ai__tool__call__id=f"call_{number}")
@@ -212,7 +212,7 @@ def test_calls_without_any_time_stand_by_ids_that_count_up_and_count_as_concurre
         assert [call.concurrent_with for call in run.tool_calls] == [(1, 2), (0, 2), (0, 1)]
 
 
-def test_the_last_words_of_the_user_are_the_input_even_where_tool_results_come_in_the_users_name() -> None:
+def test_the_last_user_text_is_the_input_even_if_tool_results_have_the_user_role() -> None:
     handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c1", "result": 3}]}
     asked = [{"role": "user", "content": "Old"}, {"role": "user", "content": "New"}, handed_back]
     run = only([model(asked=asked, answered=[{"role": "assistant", "content": "3"}])])
@@ -239,7 +239,7 @@ def test_health_counts_what_was_not_captured() -> None:
     assert (run.tool_calls[1].arguments, run.tool_calls[1].raw_arguments) == (None, '{"city": "Par')
 
 
-def test_a_span_tells_its_role_by_itself() -> None:
+def test_role_of_returns_the_role_of_a_span() -> None:
     assert role_of(agent("a")) == "agent"
     assert role_of(tool("x")) == "tool"
     assert role_of(model()) == "model"
@@ -275,7 +275,7 @@ ATTRIBUTES = [
         {"traceloop__span__kind": "agent"},
     ],
 )
-def test_an_attribute_of_an_unexpected_type_costs_no_error(mark: dict[str, str]) -> None:
+def test_an_attribute_of_an_unexpected_type_raises_no_error(mark: dict[str, str]) -> None:
     for attribute, value in product(ATTRIBUTES, [5, 1.5, True, [1], {"a": 1}, b"x", ""]):
         with case(attribute, value):
             (run,) = extract([span("odd", **(mark | {attribute: value}))])
@@ -283,7 +283,7 @@ def test_an_attribute_of_an_unexpected_type_costs_no_error(mark: dict[str, str])
                 assert isinstance(call.name, str)
 
 
-def test_messages_of_several_dialogues_do_not_mix_their_calls() -> None:
+def test_messages_of_several_threads_do_not_mix_their_calls() -> None:
     main = model(
         asked=[{"role": "user", "content": "Refund order 7"}],
         answered=[asks_for("expert", {"input": "What is the policy?"}, "c1")],
@@ -305,7 +305,7 @@ def test_messages_of_several_dialogues_do_not_mix_their_calls() -> None:
     assert (run.input, run.output) == ("Refund order 7", "Refunded.")
 
 
-def test_where_the_outer_agent_is_lost_the_one_that_works_in_a_tool_does_not_say_what_was_asked() -> None:
+def test_an_agent_in_a_tool_does_not_give_the_input_if_the_outer_agent_is_lost() -> None:
     lost = {"parent_id": "f" * 16}
     turn = model(
         asked=[{"role": "user", "content": "Refund order 7"}], answered=[asks_for("expert", {"q": "?"}, "c1")], **lost
@@ -315,7 +315,7 @@ def test_where_the_outer_agent_is_lost_the_one_that_works_in_a_tool_does_not_say
     assert only([turn, expert, inner]).input == "Refund order 7"
 
 
-def test_of_two_definitions_of_a_tool_each_adds_what_the_other_does_not_say() -> None:
+def test_two_definitions_of_a_tool_complete_each_other() -> None:
     root = agent("a")
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     noted = {"name": "find", "annotations": {"readOnlyHint": True}}
@@ -329,8 +329,8 @@ MS = 1_000_000
 PROCESS = {"service.name": "shop", "service.instance.id": "1"}
 
 
-def late(after_ms: float, *, of: SpanRecord, **more: Any) -> SpanRecord:
-    """A tool that begins so many milliseconds after a span has ended."""
+def late_tool(after_ms: float, *, of: SpanRecord, **more: Any) -> SpanRecord:
+    """A tool span that starts the given milliseconds after the end of a span."""
     start = int((of.end_ns or 0) + after_ms * MS)
     return tool("x", {"n": 1}, start_ns=start, **({"resource": of.resource} | inside(of) | more))
 
@@ -343,29 +343,29 @@ def request_in(around: SpanRecord) -> SpanRecord:
     return agent(start_ns=2 * MS, end_ns=500 * MS, resource=PROCESS, **inside(around))
 
 
-def test_what_a_worker_that_keeps_the_context_of_a_request_does_for_others_began_late() -> None:
-    """The worker that the first request starts makes its spans inside of the first one's, whoever asks for them."""
+def test_late_spans_of_a_worker_that_keeps_the_context_of_a_request_began_late() -> None:
+    """A worker that the first request starts keeps its context and creates its spans inside that request."""
     request = agent(start_ns=MS, end_ns=500 * MS, resource=PROCESS)
     job = agent("worker", start_ns=600 * MS, end_ns=800 * MS, resource=PROCESS, **inside(request))
-    run = only([request, late(-100, of=request), job, late(-50, of=job)])
+    run = only([request, late_tool(-100, of=request), job, late_tool(-50, of=job)])
     assert (run.health.began_late, run.health.is_clean) == (2, False)
-    assert only([request, late(-100, of=request)]).health.is_clean
+    assert only([request, late_tool(-100, of=request)]).health.is_clean
 
 
-def test_work_beside_the_agent_began_late_once_all_around_it_had_ended() -> None:
+def test_spans_beside_the_agent_began_late_after_all_spans_around_it_ended() -> None:
     around = server_span()
     request = request_in(around)
     beside = {"resource": PROCESS, **inside(around)}
-    after_the_agent = late(100, of=request, **inside(around))
+    after_the_agent = late_tool(100, of=request, **inside(around))
     assert only([around, request, after_the_agent]).health.is_clean
-    assert only([around, request, after_the_agent, late(50, of=around, **beside)]).health.began_late == 1
+    assert only([around, request, after_the_agent, late_tool(50, of=around, **beside)]).health.began_late == 1
 
 
-def test_an_agent_of_its_own_that_began_late_is_not_late_for_itself() -> None:
+def test_a_separate_late_agent_did_not_begin_late_for_itself() -> None:
     around = server_span()
     first = request_in(around)
     second = agent("second", start_ns=2_000 * MS, end_ns=3_000 * MS, resource=PROCESS, **inside(around))
-    runs = extract([around, first, second, late(-100, of=second)])
+    runs = extract([around, first, second, late_tool(-100, of=second)])
     assert [run.health.began_late for run in runs] == [0, 0]
 
 
@@ -378,22 +378,22 @@ def test_an_agent_of_its_own_that_began_late_is_not_late_for_itself() -> None:
         pytest.param(5, {"start_ns": None}, 0, id="at a time that nobody knows"),
     ],
 )
-def test_times_are_compared_within_one_process(after_ms: float, more: dict[str, Any], counted: int) -> None:
+def test_times_are_compared_only_within_one_process(after_ms: float, more: dict[str, Any], counted: int) -> None:
     request = agent(start_ns=MS, end_ns=500 * MS, resource=PROCESS)
-    begun = late(after_ms, of=request)
+    begun = late_tool(after_ms, of=request)
     run = only([request, dataclasses.replace(begun, **more)])
     assert run.health.began_late == counted
     assert run.tools_used == ("x",)
 
 
-def test_a_request_that_has_not_ended_has_nothing_late() -> None:
+def test_a_request_without_an_end_has_no_late_spans() -> None:
     request = dataclasses.replace(agent(start_ns=MS), end_ns=None)
     assert only([request, tool("x", {"n": 1}, start_ns=10**12, **inside(request))]).health.is_clean
 
 
-def test_a_component_tells_what_began_after_it() -> None:
+def test_a_component_counts_the_spans_that_began_late_for_it() -> None:
     request = agent(start_ns=MS, end_ns=900 * MS)
     part = span("part", goldspan__component__name="part", start_ns=2 * MS, end_ns=300 * MS, **inside(request))
-    spans = [request, part, late(100, of=part)]
+    spans = [request, part, late_tool(100, of=part)]
     assert only(spans).health.began_late == 0
     assert only(spans, unit="component").health.began_late == 1

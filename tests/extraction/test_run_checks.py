@@ -1,4 +1,4 @@
-"""Runs that contradict themselves, or each other: their health says so."""
+"""Health checks for runs that contradict themselves or each other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def problems(health: Health) -> dict[str, Any]:
     return {name: getattr(health, name) for name in health.problems}
 
 
-def test_a_run_that_is_all_there_contradicts_nothing() -> None:
+def test_a_complete_run_has_no_contradictions() -> None:
     root = agent("a", asked="Go", **LONG)
     turn = model(asked=[user("Go")], answered=[ask_for(("x", {"n": 1}, "c1"))], **inside(root))
     done = tool("x", {"n": 1}, gen_ai__tool__call__result="3", **made("c1"), **inside(root))
@@ -55,7 +55,7 @@ def test_a_run_that_is_all_there_contradicts_nothing() -> None:
         pytest.param({"start_ns": 200, "end_ns": 300, "resource": {"service.name": "b"}}, 0, id="in another service"),
     ],
 )
-def test_a_call_that_another_run_executed_is_shared(facts: dict[str, Any], shared: int) -> None:
+def test_a_call_that_another_run_executed_counts_as_elsewhere(facts: dict[str, Any], shared: int) -> None:
     asking = agent("a", asked="Go", start_ns=100, end_ns=1_000, **in_trace(1))
     turn = model(asked=[user("Go")], answered=[ask_for(("x", {}, "c1"))], start_ns=110, end_ns=120, **inside(asking))
     acting = agent("b", asked="Other", **facts, **in_trace(2))
@@ -63,7 +63,7 @@ def test_a_call_that_another_run_executed_is_shared(facts: dict[str, Any], share
     assert [run.health.calls_elsewhere for run in extract([asking, turn, acting, done])] == [shared, shared]
 
 
-def test_a_call_of_an_agent_that_then_began_a_run_of_its_own_is_shared() -> None:
+def test_a_call_to_an_agent_that_is_also_a_separate_run_counts_as_elsewhere() -> None:
     root = span("job", **LONG)
     asking = agent("a", start_ns=100, end_ns=400, **inside(root))
     called = tool("helper", {}, start_ns=150, end_ns=300, **inside(asking))
@@ -85,7 +85,7 @@ def test_a_call_of_an_agent_that_then_began_a_run_of_its_own_is_shared() -> None
         pytest.param(span("batch", session__id="s", **LONG), 0, id="with an id of the session only"),
     ],
 )
-def test_runs_inside_what_seems_to_be_one_request_say_so(root: SpanRecord, others: int) -> None:
+def test_runs_below_one_apparent_request_span_count_as_sharing_a_root(root: SpanRecord, others: int) -> None:
     agents = [agent(name, asked=name, **inside(root)) for name in "ab"]
     spans = [tool("x", {}, **inside(each)) for each in agents]
     assert [run.health.root_shared for run in extract([root, *agents, *spans])] == [others, others]
@@ -95,7 +95,7 @@ def test_runs_inside_what_seems_to_be_one_request_say_so(root: SpanRecord, other
 # Within a run.
 
 
-def test_a_call_asked_for_and_another_one_executed_of_the_same_tool_may_be_one() -> None:
+def test_a_requested_and_an_executed_call_of_one_tool_that_do_not_match_count_as_unpaired() -> None:
     root = agent("a", asked="Go", **LONG)
     turn = model(
         asked=[user("Go")], answered=[ask_for(("x", {"n": 1}, "c1"))], start_ns=500, end_ns=600, **inside(root)
@@ -107,14 +107,14 @@ def test_a_call_asked_for_and_another_one_executed_of_the_same_tool_may_be_one()
     assert only(root, turn, tool("y", {}, **made("k1"), **inside(root))).health.calls_unpaired == 0
 
 
-def test_a_tool_that_executed_another_one_may_be_an_agent() -> None:
+def test_a_tool_call_around_other_tool_calls_counts_as_nested() -> None:
     root = agent("a", asked="Go", **LONG)
     outer = tool("research", {}, **inside(root), **LONG)
     run = only(root, outer, tool("search", {}, **inside(outer)), tool("fetch", {}, **inside(outer)))
     assert (run.health.calls_nested, [call.kind for call in run.tool_calls]) == (1, ["tool"] * 3)
 
 
-def test_a_tool_in_which_a_model_asked_for_another_one_is_an_agent() -> None:
+def test_a_tool_in_which_a_model_requested_an_executed_call_is_an_agent_call() -> None:
     root = agent("a", asked="Go", **LONG)
     outer = tool("research", {}, **inside(root), **LONG)
     turn = model(asked=[user("Find it")], answered=[ask_for(("search", {}, "c1"))], **inside(outer))
@@ -141,7 +141,7 @@ def test_a_tool_whose_model_answers_in_the_form_of_a_call_is_a_tool() -> None:
         ("helper", {}, "tool"),
     ],
 )
-def test_a_call_named_like_a_handoff_is_one_where_it_goes_to_an_agent_of_the_run(
+def test_a_call_named_like_a_handoff_is_a_handoff_if_its_target_is_an_agent_of_the_run(
     name: str, arguments: Any, kind: str
 ) -> None:
     root = agent("a", asked="Go", **LONG)
@@ -150,7 +150,7 @@ def test_a_call_named_like_a_handoff_is_one_where_it_goes_to_an_agent_of_the_run
     assert [call.kind for call in run.tool_calls if call.name == name] == [kind]
 
 
-def test_a_result_of_a_call_that_nothing_shows_is_told() -> None:
+def test_results_of_unknown_calls_are_counted() -> None:
     root = agent("a", asked="Go", **LONG)
     heard = [user("Go"), answers("c1", "3"), answers("c2", "4")]
     run = only(root, model(asked=heard, answered=[says("Done.")], **inside(root)))
@@ -160,7 +160,7 @@ def test_a_result_of_a_call_that_nothing_shows_is_told() -> None:
     assert run.health.results_unknown == 0
 
 
-def test_results_under_other_ids_than_their_calls_are_as_many() -> None:
+def test_results_under_other_ids_than_their_calls_are_not_counted_as_unknown() -> None:
     root = agent("a", asked="Go", **LONG)
     turn = model(asked=[user("Go")], answered=[ask_for(("x", {}, "k1"))], **inside(root))
     heard = [user("Go"), answers("c1", "3")]
@@ -168,7 +168,7 @@ def test_results_under_other_ids_than_their_calls_are_as_many() -> None:
     assert (run.health.results_unknown, run.health.calls_unanswered) == (0, 0)
 
 
-def test_two_executions_of_one_id_at_one_time_each_with_a_result_may_be_two() -> None:
+def test_two_concurrent_executions_with_one_id_and_two_results_count_as_merged() -> None:
     root = agent("a", asked="Go", **LONG)
     facts = {"start_ns": 100, "end_ns": 200, **made("c1"), **inside(root)}
     twice = [tool("x", {}, gen_ai__tool__call__result="3", **facts) for _ in range(2)]
@@ -185,7 +185,7 @@ def test_two_executions_of_one_id_at_one_time_each_with_a_result_may_be_two() ->
         ({"gen_ai__output__messages": messages(says("Done."))}, ()),
     ],
 )
-def test_an_agent_of_whose_work_nothing_was_captured_is_named(facts: dict[str, Any], idle: tuple[str, ...]) -> None:
+def test_an_agent_without_captured_work_is_listed_as_idle(facts: dict[str, Any], idle: tuple[str, ...]) -> None:
     root = agent("a", asked="Go", **LONG)
     assert (
         only(root, tool("x", {}, **inside(root)), agent("helper", **facts, **inside(root))).health.idle_agents == idle

@@ -1,4 +1,4 @@
-"""Requests that no trace shows: several in one trace, and one over several traces."""
+"""Requests that differ from traces: several in one trace, and one in several traces."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from support.span_builders import (
 PARIS, ROME = user("A hotel in Paris?"), user("A hotel in Rome?")
 
 
-def used(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+def tools_used(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     return [run.tools_used for run in runs]
 
 
 def by_input(spans: Sequence[SpanRecord]) -> dict[str | None, tuple[Any, ...]]:
-    """What each request called its tools with."""
+    """The arguments of the tool calls of each request."""
     runs = extract(spans)
     found = {run.input: tuple(call.arguments for call in run.tool_calls) for run in runs}
     assert len(found) == len(runs)
     return found
 
 
-# Several requests in one trace that nothing marks.
+# Several unmarked requests in one trace.
 
 
-def test_questions_asked_at_the_same_time_in_one_trace_are_requests_of_their_own() -> None:
+def test_concurrent_questions_in_one_trace_are_separate_requests() -> None:
     batch = span("batch")
     here = inside(batch)
     spans = [
@@ -65,7 +65,7 @@ def test_questions_asked_at_the_same_time_in_one_trace_are_requests_of_their_own
     assert len({run.run_id for run in runs}) == 2
 
 
-def test_without_ids_the_tools_of_concurrent_questions_are_told_apart_by_their_arguments() -> None:
+def test_without_ids_the_tool_spans_of_concurrent_questions_are_matched_by_arguments() -> None:
     batch = span("batch")
     here = inside(batch)
     spans = [
@@ -78,7 +78,7 @@ def test_without_ids_the_tools_of_concurrent_questions_are_told_apart_by_their_a
     assert by_input(spans) == {"A hotel in Paris?": ({"city": "Paris"},), "A hotel in Rome?": ({"city": "Rome"},)}
 
 
-def test_turns_of_a_conversation_in_one_trace_are_requests_of_their_own() -> None:
+def test_turns_of_a_conversation_in_one_trace_are_separate_requests() -> None:
     chat = span("chat session")
     here = inside(chat)
     first = [PARIS, asks_for("hotels", {"city": "Paris"}, "c1"), answers("c1", "Ritz"), says("The Ritz.")]
@@ -133,13 +133,13 @@ def test_turns_of_a_conversation_in_one_trace_are_requests_of_their_own() -> Non
         ),
     ],
 )
-def test_one_request_is_not_split_for_asking_models_several_things(turns: list[Any]) -> None:
+def test_one_request_with_several_different_model_inputs_is_not_split(turns: list[Any]) -> None:
     root = span("pipeline")
     (run,) = extract([root, *(model(asked=asked, answered=answered, **inside(root)) for asked, answered in turns)])
     assert not run.health.split
 
 
-def test_a_model_at_work_inside_a_tool_is_no_request_of_its_own() -> None:
+def test_a_model_inside_a_tool_is_not_a_separate_request() -> None:
     root = span("app")
     asking = model(asked=[PARIS], answered=[asks_for("expert", {"topic": 7}, "c1")], end_ns=10**15, **inside(root))
     delegated = tool("expert", {"topic": 7}, **made("c1"), **inside(asking))
@@ -148,7 +148,7 @@ def test_a_model_at_work_inside_a_tool_is_no_request_of_its_own() -> None:
     assert [call.name for call in run.tool_calls] == ["expert", "search"]
 
 
-def test_a_tool_at_the_top_of_a_trace_that_lost_its_agent_is_kept_when_the_trace_is_split() -> None:
+def test_a_top_level_tool_span_whose_parent_is_lost_is_kept_if_the_trace_is_split() -> None:
     lone = tool("first", {"n": 1}, parent_id="e" * 16)
     spans = [
         lone,
@@ -158,7 +158,7 @@ def test_a_tool_at_the_top_of_a_trace_that_lost_its_agent_is_kept_when_the_trace
     assert sorted(name for run in extract(spans) for name in run.tools_used) == ["first", "x", "x"]
 
 
-# One request over several traces.
+# One request in several traces.
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_tool_at_the_top_of_a_trace_that_lost_its_agent_is_kept_when_the_trace
         pytest.param("toolu_1", "call_0", None, id="another id in the history than in the answer"),
     ],
 )
-def test_turns_and_tools_that_are_traces_of_their_own_are_one_request(
+def test_model_turns_and_tool_spans_in_separate_traces_are_one_request(
     asked_id: str | None, history_id: str | None, made_id: str | None
 ) -> None:
     arguments = {"city": "Paris"}
@@ -188,7 +188,7 @@ def test_turns_and_tools_that_are_traces_of_their_own_are_one_request(
 
 
 def two_alike(*ids: str | None) -> list[SpanRecord]:
-    """Two requests, the same in everything, each span a trace, at the same time."""
+    """Two concurrent requests that are equal in all facts, with a separate trace for each span."""
     spans: list[SpanRecord] = []
     asking = [asks_for("hotels", {"n": 1}, call_id) for call_id in ids]
     spans += [model(asked=[PARIS], answered=[asking[at]], **in_trace(at)) for at in (0, 1)]
@@ -201,13 +201,13 @@ def two_alike(*ids: str | None) -> list[SpanRecord]:
 
 
 @pytest.mark.parametrize("ids", [("c1", "c2"), (None, None)], ids=["with ids", "without ids"])
-def test_the_same_question_asked_twice_at_the_same_time_is_two_requests(ids: tuple[str | None, str | None]) -> None:
+def test_two_concurrent_equal_questions_are_two_requests(ids: tuple[str | None, str | None]) -> None:
     runs = extract(two_alike(*ids))
-    assert used(runs) == [("hotels",), ("hotels",)]
+    assert tools_used(runs) == [("hotels",), ("hotels",)]
     assert [run.health.stitched for run in runs] == [2, 2]
 
 
-def test_a_model_that_numbers_its_calls_anew_for_each_request_makes_no_two_requests_one() -> None:
+def test_requests_whose_model_reuses_call_ids_stay_separate() -> None:
     spans = []
     for request in range(3):
         asking = asks_for("hotels", {"n": 1}, "call_0")
@@ -216,10 +216,10 @@ def test_a_model_that_numbers_its_calls_anew_for_each_request_makes_no_two_reque
             tool("hotels", {"n": 1}, **made("call_0"), **in_trace(10 * request + 1)),
             model(asked=[PARIS, asking, answers("call_0", 1)], answered=[says("Ritz")], **in_trace(10 * request + 2)),
         ]
-    assert used(extract(spans)) == [("hotels",)] * 3
+    assert tools_used(extract(spans)) == [("hotels",)] * 3
 
 
-def test_answers_out_of_a_cache_repeat_their_response_id_and_are_still_answers_to_several_requests() -> None:
+def test_cached_answers_with_the_same_response_id_are_separate_requests() -> None:
     spans = [
         model(asked=[PARIS], answered=[says("The Ritz.")], gen_ai__response__id="r1", **in_trace(number))
         for number in range(3)
@@ -231,22 +231,22 @@ def test_two_spans_of_one_answer_in_two_traces_are_one_request() -> None:
     asking = [asks_for("hotels", {"n": 1}, "c1")]
     whole = model(asked=[PARIS], answered=asking, gen_ai__response__id="r1", start_ns=100, end_ns=200, **in_trace(1))
     part = model(asked=[PARIS], answered=asking, gen_ai__response__id="r1", start_ns=110, end_ns=190, **in_trace(2))
-    assert used(extract([whole, part])) == [("hotels",)]
+    assert tools_used(extract([whole, part])) == [("hotels",)]
 
 
-def test_each_of_many_requests_gets_its_own_tool_however_many_ask_for_the_same() -> None:
-    """More of them than are compared with each other."""
+def test_each_of_many_equal_requests_gets_its_own_tool_span() -> None:
+    """There are more requests than extraction compares with each other."""
     spans = []
     for number in range(120):
         asking = asks_for("hotels", {"n": 1}, f"c{number}")
         spans.append(model(asked=[PARIS], answered=[asking], **in_trace(2 * number)))
         spans.append(tool("hotels", {"n": 1}, **in_trace(2 * number + 1)))
     runs = extract(spans)
-    assert used(runs) == [("hotels",)] * 120
+    assert tools_used(runs) == [("hotels",)] * 120
     assert all(call.evidence == "executed" for run in runs for call in run.tool_calls)
 
 
-def test_a_lone_tool_whose_asking_turn_is_lost_belongs_to_the_turn_that_has_it_in_its_history() -> None:
+def test_a_lone_tool_span_whose_turn_is_lost_belongs_to_the_turn_with_it_in_its_history() -> None:
     for call_id in ("c1", None):
         known = [PARIS, asks_for("hotels", {"n": 1}, call_id), answers(call_id or "", "Ritz")]
         spans = [
@@ -257,15 +257,15 @@ def test_a_lone_tool_whose_asking_turn_is_lost_belongs_to_the_turn_that_has_it_i
         assert [(call.name, call.evidence) for call in run.tool_calls] == [("hotels", "executed")]
 
 
-def test_a_lone_tool_that_nobody_is_known_to_have_asked_for_is_a_request_of_its_own() -> None:
+def test_a_lone_tool_span_that_no_turn_requested_is_a_separate_request() -> None:
     spans = [
         model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1}, "c1")], **in_trace(1)),
         tool("refund", {"n": 1}, **in_trace(2)),
     ]
-    assert used(extract(spans)) == [("hotels",), ("refund",)]
+    assert tools_used(extract(spans)) == [("hotels",), ("refund",)]
 
 
-def test_a_lone_tool_before_the_turn_that_asks_for_its_like_belongs_to_another_request() -> None:
+def test_a_lone_tool_span_before_the_turn_that_requests_an_equal_call_is_a_separate_request() -> None:
     spans = [
         tool("hotels", {"n": 1}, **in_trace(1)),
         model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1})], **in_trace(2)),
@@ -273,15 +273,15 @@ def test_a_lone_tool_before_the_turn_that_asks_for_its_like_belongs_to_another_r
     assert [[call.evidence for call in run.tool_calls] for run in extract(spans)] == [["executed"], ["requested"]]
 
 
-def test_lone_tools_of_one_session_are_one_request() -> None:
+def test_lone_tool_spans_of_one_session_are_one_request() -> None:
     spans = [
         tool(name, {"n": 1}, gen_ai__conversation__id=session, **in_trace(number))
         for number, (name, session) in enumerate([("a", "s1"), ("b", "s2"), ("c", "s1")])
     ]
-    assert used(extract(spans)) == [("a", "c"), ("b",)]
+    assert tools_used(extract(spans)) == [("a", "c"), ("b",)]
 
 
-def test_a_lone_agent_span_gathers_what_happened_in_its_time_and_on_its_calls() -> None:
+def test_a_lone_agent_span_collects_the_spans_of_its_time_and_its_calls() -> None:
     arguments = {"city": "Paris"}
     done = [PARIS, asks_for("hotels", arguments, "c1"), answers("c1", "Ritz"), says("The Ritz.")]
     frame = agent(
@@ -300,12 +300,12 @@ def test_a_lone_agent_span_gathers_what_happened_in_its_time_and_on_its_calls() 
     ]
     (run,) = extract(spans)
     assert (run.span_id, run.agent, run.tools_used) == (frame.span_id, "graph", ("hotels",))
-    # A tool without an id, too, by what it was called with.
+    # A tool span without an id is also matched by its arguments.
     (run,) = extract([frame, tool("hotels", arguments, **in_trace(3))])
     assert [call.evidence for call in run.tool_calls] == ["executed"]
 
 
-def test_parallel_tools_in_traces_of_their_own_are_known_to_be_concurrent() -> None:
+def test_parallel_tool_spans_in_separate_traces_are_concurrent() -> None:
     spans = [
         model(asked=[PARIS], answered=[ask_for(("a", {}, "c1"), ("b", {}, "c2"))], start_ns=1, end_ns=2, **in_trace(1)),
         tool("a", {}, start_ns=10**8, end_ns=10**9, **made("c1"), **in_trace(2)),
@@ -315,7 +315,7 @@ def test_parallel_tools_in_traces_of_their_own_are_known_to_be_concurrent() -> N
     assert [call.concurrent_with for call in run.tool_calls] == [(1,), (0,)]
 
 
-def test_a_sub_agent_in_traces_of_its_own_is_part_of_the_request_that_started_it() -> None:
+def test_a_sub_agent_in_separate_traces_is_part_of_the_request_that_started_it() -> None:
     spans = [
         model(asked=[PARIS], answered=[asks_for("expert", {"question": "Where?"}, "c1")], **in_trace(1)),
         model(asked=[user("Where?")], answered=[asks_for("search", {"q": 1}, "c2")], **in_trace(2)),
@@ -329,7 +329,7 @@ def test_a_sub_agent_in_traces_of_its_own_is_part_of_the_request_that_started_it
     ]
 
 
-def test_two_requests_that_each_start_a_sub_agent_with_the_same_words_keep_their_own() -> None:
+def test_two_requests_that_start_sub_agents_with_equal_inputs_keep_their_own() -> None:
     spans = []
     for which in range(2):
         asking = [asks_for("expert", {"q": "Where?"}, f"e{which}")]
@@ -341,18 +341,18 @@ def test_two_requests_that_each_start_a_sub_agent_with_the_same_words_keep_their
     assert [[call.name for call in run.tool_calls] for run in extract(spans)] == [["expert", "search"]] * 2
 
 
-def test_a_trace_that_has_a_request_of_its_own_is_not_stitched_to_another() -> None:
+def test_a_trace_with_its_own_request_is_not_stitched_to_another() -> None:
     spans = [
         model(asked=[PARIS], answered=[asks_for("hotels", {"n": 1}, "c1")], **in_trace(1)),
         agent("other", asked="Something else", **in_trace(2)),
     ]
     runs = extract(spans)
     assert [run.health.stitched for run in runs] == [0, 0]
-    assert used(runs) == [("hotels",), ()]
+    assert tools_used(runs) == [("hotels",), ()]
 
 
-def test_an_agent_in_a_tool_is_no_request_of_its_own_though_all_above_the_tool_is_lost() -> None:
-    """Also where the model that called it ends only after it."""
+def test_an_agent_in_a_tool_is_not_a_separate_request_if_all_spans_above_the_tool_are_lost() -> None:
+    """This also holds if the model that called it ends later."""
     lost = {"parent_id": "f" * 16}
     turn = model(asked=[user("Go")], answered=[asks_for("t", {"q": "?"})], start_ns=1, end_ns=100, **lost)
     called = tool("t", {"q": "?"}, start_ns=10, end_ns=90, **lost)
@@ -362,7 +362,7 @@ def test_an_agent_in_a_tool_is_no_request_of_its_own_though_all_above_the_tool_i
     assert (run.input, [call.name for call in run.tool_calls]) == ("Go", ["t", "x"])
 
 
-def test_a_sub_agent_is_known_from_the_history_of_its_caller_where_the_turn_that_called_it_is_lost() -> None:
+def test_a_sub_agent_whose_calling_turn_is_lost_is_known_from_the_history_of_its_caller() -> None:
     root = span("work", start_ns=1, end_ns=100)
     inner = model(asked=[user("?")], answered=[asks_for("x", {}, "c2")], start_ns=10, end_ns=20, **inside(root))
     said = [user("Go"), asks_for("t", {"q": "?"}, "c1"), answers("c1", "!")]

@@ -1,4 +1,4 @@
-"""Times: exact to the nanosecond wherever they are compared, and still enough where a clock knows milliseconds only."""
+"""Times: comparisons are exact to the nanosecond, and millisecond clocks give the same runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ RECORDED = {
     if not path.name.endswith(".runs.json") and ".logs." not in path.name
 }
 OFFSETS = int(1_000 * float(os.environ.get("STRESS", "1")))
-"""By how many random offsets the long test shifts every recording; `STRESS=0.01` shortens it."""
+"""The number of random offsets by which the stress test shifts every recording; `STRESS=0.01` reduces it."""
 MILLISECOND = 1_000_000
 NOW = 1_795_445_340_301_226_508
-"""Where floats are 256 ns apart."""
+"""A time at which floats are 256 ns apart."""
 
 
 def shifted(records: Iterable[TelemetryRecord], by: int, *, clock: int = 1) -> list[TelemetryRecord]:
-    """Records as a clock would show them that counts in units of so many nanoseconds, and goes so many before."""
+    """Records with the times of a clock that is shifted and has the given resolution in nanoseconds."""
 
     def shown(time: int | None) -> int | None:
         return time and time // clock * clock + by
@@ -52,7 +52,7 @@ def shifted(records: Iterable[TelemetryRecord], by: int, *, clock: int = 1) -> l
 
 
 def shifted_run(run: Run, by: int) -> Run:
-    """A run as it would be had everything happened so many nanoseconds later."""
+    """A run with all times shifted by the given nanoseconds."""
     calls = tuple(
         replace(call, start_ns=call.start_ns and call.start_ns + by, end_ns=call.end_ns and call.end_ns + by)
         for call in run.tool_calls
@@ -62,21 +62,21 @@ def shifted_run(run: Run, by: int) -> Run:
     )
 
 
-def used(runs: Iterable[Run]) -> list[list[tuple[str, str, bool]]]:
-    """What was called in each run, in no order of the calls."""
+def calls_of_runs(runs: Iterable[Run]) -> list[list[tuple[str, str, bool]]]:
+    """The called tools of each run, independent of their order."""
     return [sorted((call.name, repr(call.arguments), call.error is None) for call in run.tool_calls) for run in runs]
 
 
 @given(asked, st.sampled_from(list(HOW.values())), st.integers(0, 1_000))
-def test_when_something_happened_changes_no_run(words: object, how: object, by: int) -> None:
+def test_a_shift_of_all_times_changes_no_run(words: object, how: object, by: int) -> None:
     records = tell(words, how, begin=1).records  # type: ignore[arg-type]
     assert extract(shifted(records, NOW + by)) == [shifted_run(run, NOW + by) for run in extract(records)]
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_clock_of_milliseconds_changes_no_call_of_what_was_recorded(name: str) -> None:
+def test_a_millisecond_clock_changes_no_call_of_a_recording(name: str) -> None:
     records = list(read_records([RECORDED[name]]))
-    assert used(extract(shifted(records, 0, clock=MILLISECOND))) == used(extract(records))
+    assert calls_of_runs(extract(shifted(records, 0, clock=MILLISECOND))) == calls_of_runs(extract(records))
 
 
 def assert_shifting_changes_nothing(name: str, offsets: int) -> None:
@@ -88,18 +88,18 @@ def assert_shifting_changes_nothing(name: str, offsets: int) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_nor_does_shifting_it_by_some_nanoseconds(name: str) -> None:
+def test_a_shift_of_a_millisecond_clock_by_two_nanoseconds_changes_no_call(name: str) -> None:
     assert_shifting_changes_nothing(name, 2)
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("name", RECORDED)
-def test_nor_does_shifting_it_by_any_nanoseconds(name: str) -> None:
+def test_a_shift_of_a_millisecond_clock_by_any_offset_changes_no_call(name: str) -> None:
     assert_shifting_changes_nothing(name, OFFSETS)
 
 
 @pytest.mark.parametrize("start", [NOW + by for by in range(0, 300, 7)])
-def test_a_tool_that_starts_with_its_model_is_what_the_model_asked_for(start: int) -> None:
+def test_a_tool_span_that_starts_with_its_model_span_is_the_call_that_the_model_requested(start: int) -> None:
     root = agent("a", start_ns=start, end_ns=start + 900)
     turn = model(
         asked=[user("Go")], answered=[ask_for(("send", {"to": "a"}))], start_ns=start, end_ns=start + 1, **inside(root)
@@ -110,7 +110,7 @@ def test_a_tool_that_starts_with_its_model_is_what_the_model_asked_for(start: in
     assert run.health.is_clean
 
 
-def test_of_turns_that_a_clock_shows_at_one_moment_the_longer_history_is_the_later() -> None:
+def test_of_turns_with_equal_times_the_longer_history_is_the_later_turn() -> None:
     root = agent("a", start_ns=100, end_ns=100)
     moment = {"start_ns": 100, "end_ns": 100, **inside(root)}
     first = [user("Go")]
@@ -129,14 +129,14 @@ def test_of_turns_that_a_clock_shows_at_one_moment_the_longer_history_is_the_lat
     assert run.output == "Done."
 
 
-def test_calls_that_start_together_and_of_which_nothing_tells_the_order_count_as_concurrent() -> None:
+def test_calls_with_equal_start_times_and_unknown_order_are_concurrent() -> None:
     root = agent("a", start_ns=100, end_ns=200)
     moment = {"start_ns": 100, "end_ns": 100, **inside(root)}
     (run,) = extract([root, tool("b", **moment), tool("a", **moment)])
     assert [call.concurrent_with for call in run.tool_calls] == [(1,), (0,)]
 
 
-def test_of_calls_that_start_together_the_outer_comes_before_the_inner() -> None:
+def test_of_calls_with_equal_start_times_the_outer_call_is_first() -> None:
     root = agent("a", start_ns=100, end_ns=200)
     outer = tool("research", span_id="f" * 16, start_ns=100, end_ns=100, **inside(root))
     inner = tool("search", span_id="1" * 16, start_ns=100, end_ns=100, **inside(outer))
@@ -145,7 +145,7 @@ def test_of_calls_that_start_together_the_outer_comes_before_the_inner() -> None
     assert [call.concurrent_with for call in run.tool_calls] == [(), ()]
 
 
-def test_an_agent_that_starts_with_another_one_and_lasts_longer_is_around_it_where_parents_are_lost() -> None:
+def test_the_longer_of_two_agents_with_equal_start_times_is_the_outer_agent_if_parents_are_lost() -> None:
     for ids in (("1" * 16, "f" * 16), ("f" * 16, "1" * 16)):
         outer = agent("outer", span_id=ids[0], start_ns=100, end_ns=200)
         inner = agent("inner", span_id=ids[1], parent_id="a" * 16, start_ns=100, end_ns=150)
