@@ -1,4 +1,4 @@
-"""Patterns match whole texts in bounded time, and a wrong one says what is wrong."""
+"""Patterns match whole texts in bounded time, and an invalid pattern is refused with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from goldspan.goldens.text_matching import compile_regex
         pytest.param(r"\w{5000}", "Compiled regex exceeds size limit of 10485760 bytes.", id="too large"),
     ],
 )
-def test_what_is_wrong_with_a_pattern(wrong: str, complaint: str) -> None:
+def test_an_unsupported_pattern_is_refused_with_the_reason(wrong: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
         compile_regex(wrong)
 
@@ -40,18 +40,18 @@ def test_what_is_wrong_with_a_pattern(wrong: str, complaint: str) -> None:
         pytest.param("(?:a{300}|b){300}", 21, id="as heavy as can be"),
     ],
 )
-def test_the_heavier_a_pattern_the_shorter_the_texts(text: str, longest: int) -> None:
+def test_the_maximum_text_length_shrinks_with_the_cost_of_the_pattern(text: str, longest: int) -> None:
     ready = compile_regex(text)
     assert ready.max_text_length == longest
     assert not ready.matches_whole("a" * (longest + 1))
 
 
-def test_a_heavy_pattern_still_matches_what_it_is_for() -> None:
+def test_an_expensive_pattern_still_matches_correctly() -> None:
     assert compile_regex("a{1000}").matches_whole("a" * 1000)
     assert not compile_regex("a{1000}").matches_whole("a" * 999)
     assert compile_regex("a{1000}").worst_case_microseconds("a" * 1000) == 50_000
 
 
 @given(st.sampled_from(["a", "a*", "a|b", "(ab)+", "[ab]{2}", "a.b", "(?i)ab"]), st.text("abAB\n", max_size=4))
-def test_simple_patterns_mean_what_they_mean_elsewhere(text: str, candidate: str) -> None:
+def test_simple_patterns_match_the_same_texts_as_in_the_re_module(text: str, candidate: str) -> None:
     assert compile_regex(text).matches_whole(candidate) is (re.fullmatch(text, candidate) is not None)

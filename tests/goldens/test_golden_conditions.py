@@ -1,4 +1,4 @@
-"""Which runs a golden is for is said in its file, and what can mean nothing is refused with a reason."""
+"""The conditions of a golden select its runs, and an invalid condition is refused with a reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def complaint(folder: Path, content: Any) -> str:
     return str(caught.value).partition("g.json")[2].lstrip(":, ")
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def complaint(folder: Path, content: Any) -> str:
         ),
     ],
 )
-def test_conditions_are_read_as_they_are_meant(tmp_path: Path, when: dict[str, Any], meant: When) -> None:
+def test_the_keys_of_when_become_a_when_object(tmp_path: Path, when: dict[str, Any], meant: When) -> None:
     golden = loaded(tmp_path, {"tools": ["a"], "when": when})
     assert golden == Golden("g", tools=(ExpectedTool("a"),), when=meant)
 
 
-def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path: Path) -> None:
+def test_a_golden_can_name_a_component_and_an_expected_call_can_name_an_agent(tmp_path: Path) -> None:
     golden = loaded(tmp_path, {"tools": [{"name": "a", "agent": "clerk"}], "component": "retriever"})
     assert (golden.component, golden.expected_calls) == ("retriever", (ExpectedTool("a", agent="clerk"),))
 
@@ -104,7 +104,7 @@ def test_a_golden_says_which_component_and_an_expected_call_which_agent(tmp_path
                      ": a policy expects no particular calls; keep 'tools' or 'policy: true'.", id="policy, tools"),
     ],
 )  # fmt: skip
-def test_conditions_that_can_mean_nothing_say_where_and_why(
+def test_an_invalid_condition_is_refused_with_its_place_and_the_reason(
     tmp_path: Path, golden: dict[str, Any], sentence: str
 ) -> None:
     assert complaint(tmp_path, [{"id": "g", "tools": [], **golden}]) == f"golden 'g'{sentence}"
@@ -123,7 +123,9 @@ def test_conditions_that_can_mean_nothing_say_where_and_why(
         pytest.param({"tools": [], "policy": False}, Golden("g"), id="says that it is none"),
     ],
 )
-def test_what_expects_nothing_in_particular_is_a_policy(tmp_path: Path, golden: dict[str, Any], meant: Golden) -> None:
+def test_a_golden_without_tools_that_has_a_rule_is_a_policy(
+    tmp_path: Path, golden: dict[str, Any], meant: Golden
+) -> None:
     assert loaded(tmp_path, golden) == meant
 
 
@@ -143,13 +145,13 @@ MISSING = ": tools is missing; `tools: []` means that no tool may be called."
                      "'input'; use 'when' to select runs, or `tools: []` to expect no calls.", id="input"),
     ],
 )  # fmt: skip
-def test_what_is_neither_policy_nor_expectation_is_refused(
+def test_a_golden_that_is_neither_a_policy_nor_an_expectation_is_refused(
     tmp_path: Path, golden: dict[str, Any], sentence: str
 ) -> None:
     assert complaint(tmp_path, [{"id": "g", **golden}]) == f"golden 'g'{sentence}"
 
 
-def test_what_a_file_forbids_by_default_makes_no_golden_a_policy(tmp_path: Path) -> None:
+def test_a_default_forbid_does_not_make_a_golden_a_policy(tmp_path: Path) -> None:
     file = {"defaults": {"forbid": ["delete_*"]}, "goldens": [{"id": "g"}]}
     assert complaint(tmp_path, file) == f"golden 'g'{MISSING}"
 
@@ -159,18 +161,18 @@ def test_what_a_file_forbids_by_default_makes_no_golden_a_policy(tmp_path: Path)
 RETRIEVER = ComponentSelector("retriever", "vector*", {"db.system": "qdrant"})
 
 
-def test_a_head_declares_which_spans_are_components(tmp_path: Path) -> None:
-    said: dict[str, Any] = {"retriever": {"span": "vector*", "attributes": {"db.system": "qdrant"}}}
-    said["ranker"] = {"span": "rank", "attributes": {"regex": "a name"}}
-    one = written(tmp_path, {"components": said, "goldens": [{"id": "g", "tools": []}]}, "one.json")
-    two = written(tmp_path, {"components": {"retriever": said["retriever"]}}, "two.json")
+def test_the_header_of_a_file_declares_which_spans_are_components(tmp_path: Path) -> None:
+    declared: dict[str, Any] = {"retriever": {"span": "vector*", "attributes": {"db.system": "qdrant"}}}
+    declared["ranker"] = {"span": "rank", "attributes": {"regex": "a name"}}
+    one = written(tmp_path, {"components": declared, "goldens": [{"id": "g", "tools": []}]}, "one.json")
+    two = written(tmp_path, {"components": {"retriever": declared["retriever"]}}, "two.json")
     assert load_goldens(one, two).components == (
         RETRIEVER,
         ComponentSelector("ranker", "rank", {"regex": "a name"}),
     )
 
 
-def test_a_first_line_of_json_may_declare_components(tmp_path: Path) -> None:
+def test_the_first_line_of_a_json_lines_file_can_declare_components(tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
     path.write_text('{"components": {"a": {"span": "x"}}}\n{"id": "g", "tools": []}')
     assert load_goldens(path).components == (ComponentSelector("a", "x"),)
@@ -198,7 +200,9 @@ def test_two_files_cannot_declare_a_component_differently(tmp_path: Path) -> Non
         pytest.param({"": {"span": "x"}}, "components: the name of a component must be text, not ''.", id="no name"),
     ],
 )
-def test_a_component_that_can_mean_nothing_says_why(tmp_path: Path, components: Any, sentence: str) -> None:
+def test_an_invalid_component_declaration_is_refused_with_the_reason(
+    tmp_path: Path, components: Any, sentence: str
+) -> None:
     assert complaint(tmp_path, {"components": components, "goldens": [{"id": "g", "tools": []}]}) == sentence
 
 
@@ -211,11 +215,13 @@ def test_a_component_that_can_mean_nothing_says_why(tmp_path: Path, components: 
         pytest.param("search", {"db.system": "qdrant"}, False, id="another name"),
     ],
 )
-def test_a_span_is_a_component_where_everything_holds(name: str, attributes: dict[str, Any], is_one: bool) -> None:
+def test_a_component_selector_matches_a_span_when_its_name_and_all_attributes_match(
+    name: str, attributes: dict[str, Any], is_one: bool
+) -> None:
     assert RETRIEVER.matches(name, attributes) is is_one
 
 
-def test_values_of_attributes_are_equal_by_what_they_are() -> None:
+def test_attribute_values_are_compared_by_value_and_booleans_are_not_numbers() -> None:
     assert is_same_value(1, 1.0)
     assert is_same_value(("a", 1), ["a", 1])
     assert not is_same_value(1, True)
@@ -265,7 +271,7 @@ RUN = Run(
         pytest.param(When(input=Similar("x" * 10_001, 0.0)), False, id="too long a text to be similar"),
     ],
 )
-def test_a_run_fits_where_every_condition_holds(when: When, holds: bool) -> None:
+def test_a_golden_matches_a_run_when_all_its_conditions_hold(when: When, holds: bool) -> None:
     match = Goldens([Golden("g", when=when)]).find(RUN)
     assert (match is not None and match.how == "when") is holds
 
@@ -273,11 +279,11 @@ def test_a_run_fits_where_every_condition_holds(when: When, holds: bool) -> None
 @pytest.mark.parametrize(
     "when", [When(agent="*"), When(service="*"), When(span="*"), When(input=Regex("")), When(attributes={"a": None})]
 )
-def test_what_a_run_does_not_show_fits_no_condition(when: When) -> None:
+def test_a_condition_on_a_field_that_the_run_does_not_have_does_not_hold(when: When) -> None:
     assert Goldens([Golden("g", when=when)]).find(Run("t:s")) is None
 
 
-def test_a_text_that_is_too_long_for_a_pattern_does_not_fit() -> None:
+def test_a_regex_condition_does_not_match_a_text_above_the_maximum_length() -> None:
     goldens = Goldens([Golden("g", when=When(input=Regex("refund")))])
     assert goldens.find(Run("t:s", input="refund " * 10_000)) is not None
     assert goldens.find(Run("t:s", input="refund " * 20_000)) is None

@@ -1,4 +1,4 @@
-"""Golden files are read as their author meant them, and every mistake in them is one sentence that says where."""
+"""Golden files in all formats are read, and every error in them is one sentence that names its place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def from_yaml(folder: Path, text: str) -> list[Golden]:
 
 
 def complaint(folder: Path, name: str, content: str | bytes) -> str:
-    """What loading that file says is wrong, without the folder."""
+    """The error message of loading that file, without the folder."""
     path = written(folder, name, content)
     with pytest.raises(GoldenError) as caught:
         load_goldens(path)
@@ -56,7 +56,7 @@ def complaint(folder: Path, name: str, content: str | bytes) -> str:
     return text.replace(f"{folder}/", "")
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_yaml_file_is_read_with_its_defaults(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_yaml_file_is_read_with_its_defaults(tmp_path: Path) -> None:
     )
 
 
-def test_the_same_goldens_come_out_of_yaml_json_and_json_lines(tmp_path: Path) -> None:
+def test_yaml_json_and_json_lines_files_give_the_same_goldens(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "input": "Hi", "expected_tools": [{"name": "search", "args": {"q": "x"}}, "book"]},
         {"id": "b", "tools": [], "forbid": ["delete_*"]},
@@ -101,7 +101,7 @@ def test_the_same_goldens_come_out_of_yaml_json_and_json_lines(tmp_path: Path) -
     assert all(other == first for other in others)
 
 
-def test_several_files_make_one_set_in_their_order(tmp_path: Path) -> None:
+def test_several_files_form_one_set_of_goldens_in_file_order(tmp_path: Path) -> None:
     first = written(tmp_path, "1.jsonl", '{"id": "b", "tools": []}')
     second = written(tmp_path, "2.yaml", "- {id: a, tools: []}")
     goldens = load_goldens(first, str(second))
@@ -134,7 +134,7 @@ def test_a_decorated_name_is_kept_as_written(tmp_path: Path) -> None:
         pytest.param("'12'", "12", id="quoted"),
     ],
 )
-def test_yaml_arguments_are_what_json_would_make_of_them(tmp_path: Path, scalar: str, value: Any) -> None:
+def test_yaml_arguments_have_only_the_types_that_json_has(tmp_path: Path, scalar: str, value: Any) -> None:
     (golden,) = from_yaml(tmp_path, f"- id: a\n  tools:\n    - name: book\n      arguments:\n        x: {scalar}\n")
     arguments = golden.tools[0].arguments
     assert arguments is not None
@@ -142,7 +142,7 @@ def test_yaml_arguments_are_what_json_would_make_of_them(tmp_path: Path, scalar:
     assert type(arguments["x"]) is type(value)
 
 
-def test_not_a_number_is_a_value(tmp_path: Path) -> None:
+def test_nan_is_accepted_as_an_argument(tmp_path: Path) -> None:
     (golden,) = from_yaml(tmp_path, "- {id: a, tools: [{name: book, arguments: {x: .nan}}]}")
     arguments = golden.tools[0].arguments
     assert arguments is not None
@@ -150,7 +150,7 @@ def test_not_a_number_is_a_value(tmp_path: Path) -> None:
     assert golden.digest
 
 
-def test_anchors_and_merge_keys_work(tmp_path: Path) -> None:
+def test_yaml_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
     text = """\
 goldens:
   - &base {id: a, tools: &tools [search, book], threshold: 0.9}
@@ -174,16 +174,16 @@ goldens:
         pytest.param({"filter": {"type": ["string"]}}, id="a list of types"),
     ],
 )
-def test_plain_arguments_that_look_like_matchers_are_data(tmp_path: Path, arguments: dict[str, Any]) -> None:
+def test_arguments_that_only_resemble_matchers_stay_plain_data(tmp_path: Path, arguments: dict[str, Any]) -> None:
     row = {"id": "a", "tools": [{"name": "search", "arguments": arguments}]}
     (golden,) = load_goldens(written(tmp_path, "g.json", json.dumps([row])))
     assert golden.tools[0].arguments == arguments
 
 
-# --- keys that are not ours -------------------------------------------------------------------------------------------
+# --- unknown keys -----------------------------------------------------------------------------------------------------
 
 
-def test_unknown_keys_are_kept_with_one_warning_a_file(tmp_path: Path) -> None:
+def test_unknown_keys_become_metadata_with_one_warning_per_file(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "eval.json",
@@ -200,28 +200,28 @@ def test_unknown_keys_are_kept_with_one_warning_a_file(tmp_path: Path) -> None:
     with pytest.warns(GoldspanWarning) as caught:
         goldens = load_goldens(path)
     (warning,) = caught
-    told = "keys that are not goldspan's are kept as metadata"
-    assert str(warning.message) == f"{path}: {told}: 'description', 'set', 'turn', 'reasoning' and 'reference'."
+    prefix = "keys that are not goldspan's are kept as metadata"
+    assert str(warning.message) == f"{path}: {prefix}: 'description', 'set', 'turn', 'reasoning' and 'reference'."
     assert caught[0].filename == __file__
     assert dict(goldens["a"].metadata) == {"set": "x", "turn": 0, "tools[0].reasoning": "why"}
     assert dict(goldens["b"].metadata) == {"set": "y", "reference": "..."}
 
 
-def test_warnings_can_be_taken_by_the_caller(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_on_warning_receives_the_warnings_instead_of_the_warnings_module(tmp_path: Path) -> None:
+    messages: list[str] = []
     path = written(tmp_path, "g.jsonl", '{"id": "a", "tools": [], "case": 1}')
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        load_goldens(path, on_warning=told.append)
-    assert told == [f"{path}: keys that are not goldspan's are kept as metadata: 'case'."]
+        load_goldens(path, on_warning=messages.append)
+    assert messages == [f"{path}: keys that are not goldspan's are kept as metadata: 'case'."]
 
 
-def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
+def test_write_tools_are_read_without_a_warning(tmp_path: Path) -> None:
     (golden,) = from_yaml(tmp_path, "- {id: a, tools: [], write_tools: [book, cancel]}")
     assert golden.write_tools == ("book", "cancel")
 
 
-# --- mistakes ---------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_write_tools_are_kept_without_a_warning(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_golden_says_where_and_what(tmp_path: Path, golden: str, sentence: str) -> None:
+def test_an_error_in_a_golden_names_the_place_and_the_problem(tmp_path: Path, golden: str, sentence: str) -> None:
     assert complaint(tmp_path, "goldens.yaml", f"- {golden}\n") == f"goldens.yaml, {sentence}"
 
 
@@ -394,7 +394,7 @@ def test_a_mistake_in_a_golden_says_where_and_what(tmp_path: Path, golden: str, 
         ),
     ],
 )
-def test_a_mistake_in_a_yaml_file_says_where_and_what(tmp_path: Path, content: str, sentence: str) -> None:
+def test_an_error_in_a_yaml_file_names_the_place_and_the_problem(tmp_path: Path, content: str, sentence: str) -> None:
     assert complaint(tmp_path, "g.yaml", content) == sentence
 
 
@@ -430,13 +430,13 @@ def test_a_mistake_in_a_yaml_file_says_where_and_what(tmp_path: Path, content: s
         ),
     ],
 )
-def test_a_mistake_in_a_json_file_says_where_and_what(
+def test_an_error_in_a_json_file_names_the_place_and_the_problem(
     tmp_path: Path, name: str, content: str | bytes, sentence: str
 ) -> None:
     assert complaint(tmp_path, name, content) == sentence
 
 
-def test_an_id_can_be_taken_once_in_all_files(tmp_path: Path) -> None:
+def test_an_id_that_two_files_define_is_refused(tmp_path: Path) -> None:
     first = written(tmp_path, "one.yaml", "- {id: a, tools: []}")
     second = written(tmp_path, "two.yaml", "- {id: a, tools: []}")
     with pytest.raises(GoldenError) as caught:
@@ -444,19 +444,19 @@ def test_an_id_can_be_taken_once_in_all_files(tmp_path: Path) -> None:
     assert str(caught.value) == f"{second}, golden 'a': the id is already taken, in {first}."
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(GoldenError) as caught:
         load_goldens(tmp_path / "none.yaml")
     assert str(caught.value) == f"{tmp_path / 'none.yaml'}: cannot be read: there is no such file."
 
 
-def test_a_folder_is_no_golden_file(tmp_path: Path) -> None:
+def test_a_directory_is_refused_as_a_golden_file(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     with pytest.raises(GoldenError, match=r"folder\.yaml: cannot be read: is a directory\."):
         load_goldens(tmp_path / "folder.yaml")
 
 
-def test_no_file_at_all_is_a_mistake() -> None:
+def test_loading_without_any_file_is_an_error() -> None:
     with pytest.raises(GoldenError, match="no golden file is given"):
         load_goldens()
 
@@ -464,19 +464,19 @@ def test_no_file_at_all_is_a_mistake() -> None:
 # --- hostile files ----------------------------------------------------------------------------------------------------
 
 
-def test_an_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_yaml_alias_bomb_is_refused(tmp_path: Path) -> None:
     layers = [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12)]
     text = complaint(tmp_path, "g.yaml", "\n".join(["l0: &l0 [x, x]", *layers, "goldens: *l11"]))
     assert text == "g.yaml: its aliases stand for far more than the file holds."
 
 
-def test_a_bomb_of_merge_keys_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_yaml_merge_key_bomb_is_refused(tmp_path: Path) -> None:
     layers = [f"l{n}: &l{n} {{<<: [{', '.join([f'*l{n - 1}'] * 10)}]}}" for n in range(1, 12)]
     text = complaint(tmp_path, "g.yaml", "\n".join(["l0: &l0 {x: y}", *layers]))
     assert text == "g.yaml: its aliases stand for far more than the file holds."
 
 
-def test_a_value_that_holds_itself_is_refused(tmp_path: Path) -> None:
+def test_a_yaml_value_that_contains_itself_is_refused(tmp_path: Path) -> None:
     assert "aliases" in complaint(tmp_path, "g.yaml", "- &a {id: a, tools: [{name: t, arguments: {x: *a}}]}")
 
 
@@ -493,23 +493,23 @@ def test_deeply_nested_yaml_is_refused(tmp_path: Path, text: str) -> None:
     assert complaint(tmp_path, "g.yaml", text) == "g.yaml: is nested too deeply."
 
 
-def test_arguments_nested_without_end_are_refused(tmp_path: Path) -> None:
+def test_arguments_nested_above_the_maximum_depth_are_refused(tmp_path: Path) -> None:
     arguments = '{"x": ' + '{"y": [' * 60 + "1" + "]}" * 60 + "}"
     text = complaint(tmp_path, "g.jsonl", f'{{"id": "a", "tools": [{{"name": "t", "args": {arguments}}}]}}')
     assert text == "g.jsonl, golden 'a', tools[0]: the arguments are nested more than 100 levels deep."
 
 
-# --- the price --------------------------------------------------------------------------------------------------------
+# --- imports ----------------------------------------------------------------------------------------------------------
 
 
-def test_goldens_made_in_code_load_no_pydantic() -> None:
+def test_importing_goldens_and_scoring_loads_neither_pydantic_rapidfuzz_nor_yaml() -> None:
     slow = {"pydantic", "rapidfuzz", "yaml"}
     code = f"import sys, goldspan.goldens, goldspan.scoring; print(*{slow} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8")
     assert done.stdout.split() == []
 
 
-def test_the_reader_is_a_public_name() -> None:
+def test_load_goldens_is_a_public_name_of_the_package() -> None:
     assert goldspan.goldens.load_goldens is load_goldens
     with pytest.raises(AttributeError, match="no_such_name"):
         goldspan.goldens.no_such_name  # noqa: B018

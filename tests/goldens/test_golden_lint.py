@@ -1,4 +1,4 @@
-"""What a careful reader would find odd about goldens, by themselves and beside the runs that they are for."""
+"""Lint reports suspicious goldens, by themselves and compared with the runs that they apply to."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def alone(folder: Path, goldens: Sequence[dict[str, Any]], **head: Any) -> list[
 
 
 def beside(read: GoldenLibrary, *runs: Run) -> list[LintFinding]:
-    judge = RunCoverage(read.entries, read.vocabulary)
+    coverage = RunCoverage(read.entries, read.vocabulary)
     for run in runs:
-        judge.add_run(run)
-    return list(judge.findings())
+        coverage.add_run(run)
+    return list(coverage.findings())
 
 
 def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = None, text: str | None = None) -> Run:
@@ -38,7 +38,7 @@ def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = Non
     )
 
 
-# --- by themselves ----------------------------------------------------------------------------------------------------
+# --- without runs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,9 @@ def called(*names: str, offered: Sequence[str] = (), golden_id: str | None = Non
         pytest.param([{"id": "a", "metrics": ["tool_f1"], "thresholds": {"tool_recall": 1}}], [], id="known metrics"),
     ],
 )
-def test_goldens_are_odd_by_themselves(tmp_path: Path, goldens: list[dict[str, Any]], kinds: list[str]) -> None:
+def test_lint_reports_findings_in_goldens_without_runs(
+    tmp_path: Path, goldens: list[dict[str, Any]], kinds: list[str]
+) -> None:
     assert [finding.kind for finding in alone(tmp_path, goldens)] == kinds
 
 
@@ -91,33 +93,35 @@ def test_goldens_are_odd_by_themselves(tmp_path: Path, goldens: list[dict[str, A
         ),
     ],
 )
-def test_goldens_for_the_same_runs_should_not_disagree(tmp_path: Path, common: dict[str, Any], sentence: str) -> None:
+def test_lint_reports_goldens_that_select_the_same_runs_and_disagree(
+    tmp_path: Path, common: dict[str, Any], sentence: str
+) -> None:
     (finding,) = alone(tmp_path, [{"id": "a", **common}, {"id": "b", **common, "tools": ["t"]}])
     assert finding == LintFinding("disagreement", sentence, ("a", "b"))
 
 
-def test_policies_for_the_same_runs_should_not_disagree(tmp_path: Path) -> None:
+def test_lint_reports_policies_for_the_same_runs_that_repeat_or_disagree(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(
         json.dumps([{"id": "a", "forbid": ["x"]}, {"id": "b", "forbid": ["x"]}, {"id": "c", "max_calls": 1}])
     )
     entries = read_golden_files([path], lambda error: pytest.fail(str(error))).entries
     (finding,) = lint_goldens(entries)
-    told = (
+    sentence = (
         "goldens 'a', 'b' and 'c' are policies for all other runs and disagree in forbid and max_calls: none is found."
     )
-    assert finding.sentence == told
+    assert finding.sentence == sentence
     (finding,) = lint_goldens(entries[:2])
     assert finding.sentence == "goldens 'a' and 'b' are policies for all other runs and demand the same."
 
 
-def test_a_golden_belongs_to_the_runs_that_it_says_it_is_for(tmp_path: Path) -> None:
+def test_coverage_reports_a_golden_whose_conditions_match_none_of_the_runs(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": "a", "when": {"agent": "x"}}, {"id": "b", "when": {"agent": "y"}}])
     (finding,) = beside(read, Run("r", agent="x"), Run("s"))
     assert finding == LintFinding("unmatched", "golden 'b' belongs to none of these runs.", ("b",))
 
 
-def test_a_disagreement_says_in_what(tmp_path: Path) -> None:
+def test_a_disagreement_names_the_goldens_and_the_keys_that_differ(tmp_path: Path) -> None:
     goldens = [{"id": n, "input": "x"} for n in "abcd"] + [{"id": "e", "input": "x", "tools": ["t"], "order": "exact"}]
     (finding,) = alone(tmp_path, goldens)
     assert finding == LintFinding(
@@ -127,19 +131,19 @@ def test_a_disagreement_says_in_what(tmp_path: Path) -> None:
     )
 
 
-def test_a_contradiction_and_an_unknown_metric_say_which(tmp_path: Path) -> None:
+def test_findings_name_the_contradicting_tool_and_the_unknown_metric(tmp_path: Path) -> None:
     goldens = [{"id": "a", "tools": ["delete_user"], "forbid": ["delete_*"], "metrics": ["tool_recal"]}]
-    told = [finding.sentence for finding in alone(tmp_path, goldens)]
-    assert told == [
+    sentences = [finding.sentence for finding in alone(tmp_path, goldens)]
+    assert sentences == [
         f"{tmp_path}/g.json, golden 'a': 'delete_user' is expected, and forbidden by 'delete_*'.",
         "golden 'a': unknown metric 'tool_recal'. Did you mean 'tool_recall'?",
     ]
 
 
-# --- beside runs ------------------------------------------------------------------------------------------------------
+# --- with runs --------------------------------------------------------------------------------------------------------
 
 
-def test_goldens_that_fit_their_runs_are_fine(tmp_path: Path) -> None:
+def test_coverage_reports_nothing_for_goldens_that_match_their_runs(tmp_path: Path) -> None:
     goldens = [
         {"id": "a", "tools": [{"any_of": ["search", "mcp__orders__add"]}], "forbid": ["delete_*"]},
         {"id": "b", "input": "Hi", "tools": ["book"]},
@@ -191,20 +195,22 @@ def test_goldens_that_fit_their_runs_are_fine(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_goldens_are_odd_beside_runs(tmp_path: Path, golden: dict[str, Any], run: Run, sentence: str) -> None:
+def test_coverage_reports_unknown_tools_and_goldens_without_a_run(
+    tmp_path: Path, golden: dict[str, Any], run: Run, sentence: str
+) -> None:
     (finding,) = beside(library(tmp_path, [{"id": "g", **golden}]), run)
     assert finding.sentence == sentence
     assert finding.goldens == ("g",)
 
 
-def test_a_tool_that_many_goldens_misspell_is_told_once(tmp_path: Path) -> None:
+def test_a_tool_name_misspelt_in_several_goldens_is_one_finding(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": n, "input": "x", "tools": ["serch"]} for n in "ab"])
     (finding,) = beside(read, called("search", text="x"))
     assert finding.goldens == ("a", "b")
     assert finding.sentence.startswith("goldens 'a' and 'b': the tool 'serch'")
 
 
-def test_a_declared_tool_may_be_forbidden_though_no_run_knows_it(tmp_path: Path) -> None:
+def test_a_forbidden_pattern_that_matches_a_declared_tool_is_not_a_finding(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": "g", "forbid": ["delete_*"]}], tools={"delete_user": {}})
     assert beside(read, called(golden_id="g")) == []
 
@@ -218,17 +224,19 @@ def test_a_declared_tool_may_be_forbidden_though_no_run_knows_it(tmp_path: Path)
         pytest.param({}, called(offered=["mcp__travel__find_hotels"], golden_id="g"), id="among the offers"),
     ],
 )
-def test_an_alias_that_somebody_uses_is_fine(tmp_path: Path, golden: dict[str, Any], run: Run) -> None:
+def test_only_an_alias_that_no_golden_and_no_run_uses_is_a_finding(
+    tmp_path: Path, golden: dict[str, Any], run: Run
+) -> None:
     read = library(tmp_path, [{"id": "g", **golden}], tools={"search": {"aliases": ["find_hotels", "look_up"]}})
     assert [finding.sentence for finding in beside(read, run)] == [
         "tool 'search': the alias 'look_up' is used by nobody."
     ]
 
 
-def test_it_is_known_when_no_golden_is_left_without_a_run(tmp_path: Path) -> None:
+def test_all_matched_is_true_when_every_golden_has_a_run(tmp_path: Path) -> None:
     read = library(tmp_path, [{"id": "a"}, {"id": "b"}])
-    judge = RunCoverage(read.entries, read.vocabulary)
-    judge.add_run(called(golden_id="a"))
-    assert not judge.all_matched
-    judge.add_run(called(golden_id="b"))
-    assert judge.all_matched
+    coverage = RunCoverage(read.entries, read.vocabulary)
+    coverage.add_run(called(golden_id="a"))
+    assert not coverage.all_matched
+    coverage.add_run(called(golden_id="b"))
+    assert coverage.all_matched

@@ -1,4 +1,4 @@
-"""A run finds its golden from the most to the least certain way, and never by a guess."""
+"""The lookup tries the kinds of match from the most to the least certain, and never guesses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def run(input: str | None = None, golden_id: str | None = None) -> Run:  # noqa:
     return Run("trace:span", input=input, golden_id=golden_id)
 
 
-def test_the_id_that_the_telemetry_names_wins_over_the_text() -> None:
+def test_the_golden_id_in_the_telemetry_takes_precedence_over_the_input() -> None:
     match = Goldens([BOOK, REFUND]).find(run(input=BOOK.input, golden_id="refund"))
     assert match is not None
     assert (match.golden, match.how, match.similarity) == (REFUND, "id", 1.0)
 
 
-def test_an_id_of_no_golden_is_passed_over() -> None:
-    # Test suites put their own case names on spans; those need not be ids of ours.
+def test_an_unknown_golden_id_is_ignored_and_the_input_decides() -> None:
+    # Test suites put their own case names on spans; these need not be ids of goldens.
     match = Goldens([BOOK, REFUND]).find(run(input=BOOK.input, golden_id="tests/test_agent.py::test_book"))
     assert match is not None
     assert (match.golden, match.how) == (BOOK, "input")
@@ -46,7 +46,7 @@ def test_an_id_of_no_golden_is_passed_over() -> None:
         pytest.param("Book\u00a0the cheapest hotel.", id="white space beyond ASCII"),
     ],
 )
-def test_the_same_request_finds_its_golden(text: str) -> None:
+def test_the_input_is_compared_without_regard_to_case_and_white_space(text: str) -> None:
     match = Goldens([REFUND, BOOK]).find(run(input=text))
     assert match is not None
     assert (match.golden, match.how) == (BOOK, "input")
@@ -59,7 +59,7 @@ def test_the_same_request_finds_its_golden(text: str) -> None:
         pytest.param("Straße", "STRASSE", id="full case folding"),
     ],
 )
-def test_texts_that_unicode_calls_equal_are_equal(one: str, other: str) -> None:
+def test_inputs_that_are_equal_after_unicode_normalization_match(one: str, other: str) -> None:
     assert Goldens([Golden("g", input=one)]).find(run(input=other)) is not None
 
 
@@ -73,25 +73,25 @@ def test_texts_that_unicode_calls_equal_are_equal(one: str, other: str) -> None:
         pytest.param(run(input="?", golden_id="bock"), "golden id 'bock' is not in the file", id="neither known"),
     ],
 )
-def test_a_run_without_golden_says_why(looked_up: Run, why: str) -> None:
+def test_explain_gives_the_reason_why_a_run_has_no_golden(looked_up: Run, why: str) -> None:
     goldens = Goldens([BOOK, REFUND, Golden("blank", input="  ")])
     assert goldens.find(looked_up) is None
     assert goldens.explain(looked_up) == why
 
 
-def test_a_run_with_a_golden_says_how_it_was_found() -> None:
+def test_explain_states_how_the_golden_was_found() -> None:
     assert Goldens([BOOK]).explain(run(golden_id="book")) == "golden 'book' was found by its id"
     assert Goldens([BOOK]).explain(run(input=BOOK.input)) == "golden 'book' was found by its input"
 
 
-def test_goldens_that_share_an_input_and_demand_the_same_answer_as_one() -> None:
+def test_the_first_of_equivalent_goldens_with_the_same_input_is_used() -> None:
     twin = Golden("again", input="BOOK the cheapest hotel.", tools=BOOK.tools, metadata={"team": "b"})
     match = Goldens([BOOK, twin]).find(run(input=BOOK.input))
     assert match is not None
     assert match.golden is BOOK
 
 
-def test_goldens_that_share_an_input_and_disagree_answer_nothing() -> None:
+def test_goldens_with_the_same_input_that_disagree_match_only_by_id() -> None:
     others = [Golden(name, input=BOOK.input, tools=(ExpectedTool(name),)) for name in "abc"]
     goldens = Goldens(others)
     assert goldens.find(run(input=BOOK.input)) is None
@@ -101,32 +101,32 @@ def test_goldens_that_share_an_input_and_disagree_answer_nothing() -> None:
     assert by_id.golden is others[1]
 
 
-def test_many_disagreeing_goldens_are_not_all_listed() -> None:
+def test_a_long_list_of_disagreeing_goldens_is_shortened() -> None:
     goldens = Goldens(Golden(f"g{n}", input="Hi", tools=(ExpectedTool(f"t{n}"),)) for n in range(7))
     expected = "7 goldens share this input and disagree (g0, g1, g2, g3, g4 and 2 more)"
     assert goldens.explain(run(input="hi")) == expected
 
 
-def test_an_id_can_be_taken_once() -> None:
+def test_two_goldens_with_the_same_id_are_refused() -> None:
     with pytest.raises(GoldenError, match="golden 'book' is defined twice"):
         Goldens([BOOK, REFUND, Golden("book")])
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("g.yaml", "goldens must be a list of Golden, not of 'g'; load_goldens reads them from files."),
         ([{"id": "a"}], "goldens must be a list of Golden, not of {'id': 'a'}; load_goldens reads them from files."),
         ([Golden("a", input=7)], "golden 'a': input must be text, not 7."),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_golden_is_refused(given: Any, told: str) -> None:
+def test_goldens_of_another_type_or_with_invalid_fields_are_refused(given: Any, message: str) -> None:
     with pytest.raises(GoldenError) as raised:
         Goldens(given)
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
-def test_goldens_can_be_counted_walked_through_and_asked_for() -> None:
+def test_a_set_of_goldens_supports_len_iteration_indexing_and_membership() -> None:
     goldens = Goldens([BOOK, REFUND])
     assert (len(goldens), list(goldens), goldens["refund"]) == (2, [BOOK, REFUND], REFUND)
     assert "book" in goldens
@@ -135,7 +135,7 @@ def test_goldens_can_be_counted_walked_through_and_asked_for() -> None:
     assert not Goldens()
 
 
-# --- the chain --------------------------------------------------------------------------------------------------------
+# --- precedence -------------------------------------------------------------------------------------------------------
 
 SUPPORT = Golden("support", when=When(agent="support"), tools=(ExpectedTool("answer"),))
 POLICY = Golden("policy", forbid=("delete_*",), policy=True)
@@ -160,7 +160,7 @@ def asked(text: str | None = None, **fields: Any) -> Run:
         pytest.param(asked(), "policy", "policy", id="a policy needs no text"),
     ],
 )
-def test_the_most_certain_way_decides(looked_up: Run, golden_id: str, how: str) -> None:
+def test_the_most_specific_kind_of_match_takes_precedence(looked_up: Run, golden_id: str, how: str) -> None:
     match = ALL.find(looked_up)
     assert match is not None
     assert (match.golden.id, match.how) == (golden_id, how)
@@ -181,7 +181,7 @@ def test_the_most_certain_way_decides(looked_up: Run, golden_id: str, how: str) 
         ),
     ],
 )
-def test_how_a_golden_was_found_is_told(looked_up: Run, why: str) -> None:
+def test_explain_names_the_kind_of_match(looked_up: Run, why: str) -> None:
     assert ALL.explain(looked_up) == why
 
 
@@ -191,10 +191,10 @@ def test_a_set_of_goldens_survives_pickling() -> None:
     assert again.find(asked(agent="Support")) is not None
 
 
-# --- what the run itself says is expected -----------------------------------------------------------------------------
+# --- expected tools that a run declares -------------------------------------------------------------------------------
 
 
-def test_what_a_run_says_is_expected_of_it_is_its_golden() -> None:
+def test_expected_tools_declared_by_a_run_become_its_golden() -> None:
     expected = ("find", {"name": "refund", "args": {"id": {"regex": "[0-9]+"}}}, {"any_of": ["mail", "call"]})
     match = ALL.find(asked(BOOK.input, expected_tools=expected))
     assert match is not None
@@ -208,7 +208,7 @@ def test_what_a_run_says_is_expected_of_it_is_its_golden() -> None:
     )
 
 
-def test_a_golden_that_the_run_names_keeps_its_other_rules() -> None:
+def test_declared_expected_tools_replace_only_the_tools_of_the_named_golden() -> None:
     named = Golden("strict", tools=(ExpectedTool("a"),), order="exact", forbid=("delete_*",), threshold=0.9)
     goldens = Goldens([named, POLICY])
     match = goldens.find(asked(golden_id="strict", expected_tools=("b", "c")))
@@ -221,14 +221,14 @@ def test_a_golden_that_the_run_names_keeps_its_other_rules() -> None:
     assert of_policy.golden == Golden("policy", tools=(ExpectedTool("b"),), forbid=("delete_*",))
 
 
-def test_an_unknown_id_beside_what_is_expected_is_the_name_of_it() -> None:
+def test_an_unknown_golden_id_beside_declared_expected_tools_becomes_the_id_of_that_golden() -> None:
     match = ALL.find(asked(golden_id="tests/test_a.py", expected_tools=()))
     assert match is not None
     assert (match.golden.id, match.golden.tools, match.how) == ("tests/test_a.py", (), "given")
 
 
 @pytest.mark.parametrize("item", ["hotel.search", {"name": "search_hotels"}])
-def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any) -> None:
+def test_declared_expected_tools_use_the_vocabulary_of_the_goldens(item: Any) -> None:
     vocabulary = Vocabulary((Tool("search_hotels", aliases=("hotel.search",), ignore=("trace_id",)),))
     match = Goldens(vocabulary=vocabulary).find(asked(expected_tools=(item,)))
     assert match is not None
@@ -236,7 +236,7 @@ def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any
 
 
 @pytest.mark.parametrize(
-    ("expected", "told"),
+    ("expected", "message"),
     [
         pytest.param((3,), "expected_tools[0]: must be the name of a tool or a mapping with its name", id="a number"),
         pytest.param(("",), "expected_tools[0]: name must not be empty", id="no name"),
@@ -249,22 +249,24 @@ def test_what_a_run_expects_is_read_with_the_vocabulary_of_the_goldens(item: Any
         pytest.param(('[{"name": "a…',), "expected_tools is truncated", id="too long"),
     ],
 )
-def test_what_cannot_be_read_is_no_golden_and_shows_no_value(expected: tuple[Any, ...], told: str) -> None:
+def test_invalid_declared_expected_tools_give_no_golden_and_a_reason_without_values(
+    expected: tuple[Any, ...], message: str
+) -> None:
     looked_up = asked(BOOK.input, golden_id="book", expected_tools=expected)
     assert ALL.find(looked_up) is None
-    assert ALL.explain(looked_up) == f"the expected tools that the run declares are invalid: {told}"
+    assert ALL.explain(looked_up) == f"the expected tools that the run declares are invalid: {message}"
 
 
-def test_what_a_run_expects_is_judged_without_any_goldens() -> None:
+def test_a_run_that_declares_expected_tools_is_evaluated_without_goldens() -> None:
     result = goldspan.evaluate(asked(expected_tools=("a",)), None)
     assert (result.passed, result.reason) == (False, "Expected a was not called.")
     assert goldspan.evaluate(asked(), None).reason == "No golden applies to this run: none was given."
 
 
-# --- by what a golden says of runs ------------------------------------------------------------------------------------
+# --- conditions -------------------------------------------------------------------------------------------------------
 
 
-def test_rules_that_fit_alike_and_disagree_answer_nothing() -> None:
+def test_two_goldens_whose_conditions_match_and_that_disagree_give_no_match() -> None:
     other = Golden("web", when=When(service="web*"), tools=(ExpectedTool("search"),))
     goldens = Goldens([BOOK, SUPPORT, other, POLICY])
     both = asked(BOOK.input, agent="support", service="webshop")
@@ -275,7 +277,7 @@ def test_rules_that_fit_alike_and_disagree_answer_nothing() -> None:
     assert again.how == "when"
 
 
-def test_of_two_goldens_of_one_input_the_one_that_says_more_of_the_run_applies() -> None:
+def test_a_golden_with_a_condition_takes_precedence_over_one_with_the_same_input_alone() -> None:
     mine = Golden("mine", input=BOOK.input, when=When(agent="sales"), tools=(ExpectedTool("offer"),))
     goldens = Goldens([BOOK, mine, Golden("any", when=When(agent="sales"))])
     for agent, golden_id, how in (("sales", "mine", "when"), ("other", "book", "input")):
@@ -287,7 +289,7 @@ def test_of_two_goldens_of_one_input_the_one_that_says_more_of_the_run_applies()
     assert match.golden.id == "any"
 
 
-def test_a_golden_of_an_input_and_a_rule_needs_both() -> None:
+def test_a_golden_with_an_input_and_a_condition_matches_only_when_both_hold() -> None:
     goldens = Goldens([Golden("mine", input=BOOK.input, when=When(agent="sales"))])
     assert goldens.find(asked(BOOK.input, agent="other")) is None
     assert goldens.find(asked("Anything else", agent="sales")) is None
@@ -304,7 +306,7 @@ def component(name: str | None, text: str | None = None, **fields: Any) -> Run:
 RETRIEVER = Golden("retriever", component="Doc Retriever", tools=(ExpectedTool("vector_search"),))
 
 
-def test_a_golden_of_a_component_is_for_its_runs_only() -> None:
+def test_a_golden_of_a_component_matches_only_runs_of_that_component() -> None:
     goldens = Goldens([BOOK, RETRIEVER])
     match = goldens.find(component("doc_retriever", BOOK.input))
     assert match is not None
@@ -315,7 +317,7 @@ def test_a_golden_of_a_component_is_for_its_runs_only() -> None:
     assert goldens.explain(component("ranker")) == "the run has no input to look up"
 
 
-def test_an_id_means_its_golden_whatever_the_unit() -> None:
+def test_a_golden_id_matches_whatever_the_unit_of_the_run() -> None:
     goldens = Goldens([BOOK, RETRIEVER])
     for looked_up in (component("ranker", golden_id="book"), asked(golden_id="retriever")):
         match = goldens.find(looked_up)
@@ -323,7 +325,7 @@ def test_an_id_means_its_golden_whatever_the_unit() -> None:
         assert match.how == "id"
 
 
-def test_components_have_goldens_of_their_own_for_an_input() -> None:
+def test_goldens_of_a_component_and_of_requests_with_the_same_input_are_kept_apart() -> None:
     mine = Golden("mine", component="ranker", input=BOOK.input, tools=(ExpectedTool("rank"),))
     goldens = Goldens([BOOK, mine])
     for looked_up, golden_id, how in (
@@ -338,7 +340,7 @@ def test_components_have_goldens_of_their_own_for_an_input() -> None:
         assert (match.golden.id, match.how) == (golden_id, how)
 
 
-def test_of_a_component_the_golden_of_the_input_goes_before_the_one_of_all_inputs() -> None:
+def test_a_component_golden_with_the_input_takes_precedence_over_one_for_all_inputs() -> None:
     mine = Golden("mine", component="Doc Retriever", input=BOOK.input, tools=(ExpectedTool("embed"),))
     strict = Golden("strict", component="Doc Retriever", when=When(agent="clerk"), tools=())
     goldens = Goldens([RETRIEVER, mine, strict])
@@ -358,7 +360,7 @@ def test_of_a_component_the_golden_of_the_input_goes_before_the_one_of_all_input
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_policy_for_some_runs_goes_before_the_one_for_all() -> None:
+def test_a_policy_with_a_condition_takes_precedence_over_a_general_policy() -> None:
     of_support = Golden("of-support", when=When(agent="support"), max_calls=3, policy=True)
     of_retriever = Golden("of-retriever", component="retriever", max_calls=1, policy=True)
     goldens = Goldens([POLICY, of_support, of_retriever])
@@ -371,13 +373,13 @@ def test_a_policy_for_some_runs_goes_before_the_one_for_all() -> None:
     assert goldens.find(component("ranker")) is None
 
 
-def test_policies_that_disagree_answer_nothing() -> None:
+def test_policies_for_the_same_run_that_disagree_give_no_match() -> None:
     goldens = Goldens([POLICY, Golden("other", max_calls=3, policy=True)])
     assert goldens.find(asked()) is None
     assert goldens.explain(asked()) == "2 goldens are policies for this run and disagree (policy, other)"
 
 
-def test_where_goldens_disagree_no_policy_steps_in() -> None:
+def test_a_policy_is_not_used_when_goldens_disagree() -> None:
     goldens = Goldens([BOOK, Golden("other", input=BOOK.input), POLICY])
     assert goldens.find(asked(BOOK.input)) is None
 
@@ -439,11 +441,13 @@ CANCEL = "Please cancel my order and refund the money"
                      "Send the report with the attachment to everyone now", False, id="a negation at the end"),
     ],
 )  # fmt: skip
-def test_a_near_text_asks_for_the_same(asked_for: str, stored: str, found: bool) -> None:
+def test_a_similar_input_matches_unless_a_number_negation_or_unit_differs(
+    asked_for: str, stored: str, found: bool
+) -> None:
     assert near(asked_for, *inputs(stored)) == (stored if found else None)
 
 
-def test_two_goldens_that_are_about_as_near_are_no_answer() -> None:
+def test_two_almost_equally_similar_goldens_that_disagree_give_no_match() -> None:
     goldens = Goldens(inputs("Book the cheap hotel in Rome.", "Book the cheap motel in Rome."))
     between = asked("Book the cheap botel in Rome.")
     assert goldens.find(between) is None
@@ -453,7 +457,7 @@ def test_two_goldens_that_are_about_as_near_are_no_answer() -> None:
     )
 
 
-def test_the_margin_says_how_much_nearer_it_must_be() -> None:
+def test_margin_is_the_required_lead_in_similarity_over_the_runner_up() -> None:
     goldens = inputs("Book the cheap hotel in Rome.", "Book the cheap motel in Rome.")
     assert near("Book the cheap hostel in Rome.", *goldens, margin=4) is None
     assert near("Book the cheap hostel in Rome.", *goldens, margin=3) == goldens[0].id
@@ -461,25 +465,25 @@ def test_the_margin_says_how_much_nearer_it_must_be() -> None:
     assert near("Book the cheap hotel in Lome.", *tied, margin=0) is None
 
 
-def test_goldens_that_demand_the_same_are_no_rivals() -> None:
+def test_equivalent_goldens_do_not_compete_by_similarity() -> None:
     texts = [f"Book the cheap hotel in {city}." for city in ("Rome", "Nome", "Dome")]
     assert near("Book the cheap hotel in Lome.", *inputs(*texts, same=True)) == texts[0]
     rival = Golden("rival", input="Book the cheap hotel in Home.", tools=())
     assert near("Book the cheap hotel in Lome.", *inputs(*texts, same=True), rival) is None
 
 
-def test_of_a_near_text_that_two_disagreeing_goldens_have_there_is_none() -> None:
+def test_a_similar_input_that_two_disagreeing_goldens_share_gives_no_match() -> None:
     goldens = Goldens([BOOK, Golden("other", input=BOOK.input)])
     assert goldens.find(asked("Book the cheapest hotels.")) is None
     assert "(book 0.98, other 0.98)" in goldens.explain(asked("Book the cheapest hotels."))
 
 
-def test_many_near_goldens_are_not_all_listed() -> None:
+def test_a_long_list_of_similar_goldens_is_shortened() -> None:
     goldens = Goldens(inputs(*(f"Book the cheap hotel in {letter}ome." for letter in "RNDHTKJ")))
     assert goldens.explain(asked("Book the cheap hotel in Lome.")).endswith(" 0.97 and 2 more)")
 
 
-def test_from_where_on_a_text_is_near_can_be_said_and_that_none_is() -> None:
+def test_near_sets_the_similarity_cutoff_and_none_disables_similarity_matching() -> None:
     text = "Could you book the cheapest hotel?"
     assert near(text, BOOK) is None
     assert near(text, BOOK, near=70) == "book"
@@ -487,7 +491,7 @@ def test_from_where_on_a_text_is_near_can_be_said_and_that_none_is() -> None:
     assert near("Book the cheapest hotels.", BOOK, near=99) is None
 
 
-def test_long_texts_are_never_near() -> None:
+def test_inputs_above_the_maximum_length_are_not_matched_by_similarity() -> None:
     long = "tell me more about it " * 480
     assert near(long + "now", *inputs(long)) is None
     assert Goldens(inputs(long)).explain(asked(long + "now")) == (
@@ -497,7 +501,7 @@ def test_long_texts_are_never_near() -> None:
     assert Goldens(inputs(long), near=None).explain(asked(long + "now")) == "no golden for this input"
 
 
-def test_among_very_many_goldens_the_nearest_is_found_all_the_same() -> None:
+def test_the_most_similar_of_several_hundred_goldens_is_found() -> None:
     ends = ("bbum", "ckum", "llum", "mpum", "rstum", "zzum", "ngum", "xum")
     cities = [f"{first}{second}{end}" for first in "bcdfghklmnprst" for second in "aeiou" for end in ends]
     texts = [f"book the cheap hotel in {city} for my old friend" for city in cities]
@@ -515,12 +519,12 @@ def test_among_very_many_goldens_the_nearest_is_found_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"near": 101}, {"near": "90"}, {"near": True}, {"margin": -1}, {"margin": None}])
-def test_what_is_no_percentage_is_refused(settings: dict[str, Any]) -> None:
+def test_near_and_margin_outside_0_to_100_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="must be a number from 0 to 100"):
         Goldens([BOOK], **settings)
 
 
-def test_goldens_of_files_take_the_same_settings(tmp_path: Any) -> None:
+def test_load_goldens_accepts_near_and_margin(tmp_path: Any) -> None:
     path = tmp_path / "g.yaml"
     path.write_text("- {id: book, input: Book the cheapest hotel., tools: []}")
     goldens = load_goldens(path, near=95, margin=1)
@@ -528,7 +532,7 @@ def test_goldens_of_files_take_the_same_settings(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"near": None}])
-def test_the_index_can_be_made_beforehand(settings: dict[str, Any]) -> None:
+def test_prepare_builds_the_similarity_index_without_changing_the_result(settings: dict[str, Any]) -> None:
     goldens = Goldens([BOOK, RETRIEVER], **settings)
     goldens.prepare()
     assert (goldens.find(asked("Book the cheapest hotels.")) is None) is (settings != {})
@@ -567,10 +571,10 @@ stored = st.builds(
 
 
 @given(st.lists(stored, max_size=8), texts, agents, units, st.randoms(use_true_random=False))
-def test_the_order_of_goldens_decides_nothing(
-    said: list[dict[str, Any]], text: str, agent: str | None, unit: Any, chance: Any
+def test_the_order_of_goldens_does_not_change_the_match(
+    fields_of_goldens: list[dict[str, Any]], text: str, agent: str | None, unit: Any, chance: Any
 ) -> None:
-    goldens = [Golden(f"g{at}", **fields) for at, fields in enumerate(said)]
+    goldens = [Golden(f"g{at}", **fields) for at, fields in enumerate(fields_of_goldens)]
     looked_up = Run("r", unit=unit, component="ranker" if unit == "component" else None, input=text, agent=agent)
     shuffled = chance.sample(goldens, len(goldens))
     one, other = (Goldens(each).find(looked_up) for each in (goldens, shuffled))

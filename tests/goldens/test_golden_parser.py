@@ -1,4 +1,4 @@
-"""Every key of the golden language means what its author meant, and what can mean nothing is refused with a reason."""
+"""Every key of a golden file is parsed to its model object, and an invalid one is refused with a reason."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def loaded(folder: Path, golden: Mapping[str, Any], **head: Any) -> Golden:
 
 
 def complaint(folder: Path, content: Any) -> str:
-    """What loading a file says is wrong, without the name of the file."""
+    """The error message of loading a file, without the name of the file."""
     with pytest.raises(GoldenError) as caught:
         load_goldens(written(folder, content))
     return str(caught.value).partition("g.json")[2].lstrip(":, ")
 
 
-# --- what may be expected ---------------------------------------------------------------------------------------------
+# --- items of tools ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,14 @@ def complaint(folder: Path, content: Any) -> str:
         ),
     ],
 )
-def test_an_item_of_tools_in_files_and_in_python(tmp_path: Path, item: Any, meant: ExpectedItem) -> None:
+def test_an_item_of_tools_is_parsed_equally_from_files_and_from_python(
+    tmp_path: Path, item: Any, meant: ExpectedItem
+) -> None:
     assert loaded(tmp_path, {"tools": [item]}).tools == (meant,)
     assert parse_expected_tools([item], "expected") == (meant,)
 
 
-def test_any_of_may_stand_in_place_of_tools(tmp_path: Path) -> None:
+def test_any_of_at_the_top_of_a_golden_equals_one_any_of_item_in_tools(tmp_path: Path) -> None:
     golden = loaded(tmp_path, {"any_of": [["a", "b"], "c"]})
     assert golden.tools == (AnyOf(((A, B), (C,))),)
     assert golden == loaded(tmp_path, {"tools": [{"any_of": [["a", "b"], "c"]}]})
@@ -158,14 +160,14 @@ def test_any_of_may_stand_in_place_of_tools(tmp_path: Path) -> None:
                      ", result[0]: unknown key 'withn'. Did you mean 'within'?", id="slip in a matcher of the result"),
     ],
 )  # fmt: skip
-def test_an_item_that_can_mean_nothing_says_where_and_why(tmp_path: Path, item: Any, sentence: str) -> None:
+def test_an_invalid_item_is_refused_with_its_place_and_the_reason(tmp_path: Path, item: Any, sentence: str) -> None:
     assert complaint(tmp_path, [{"id": "g", "tools": ["x", item]}]) == f"golden 'g', tools[1]{sentence}"
     with pytest.raises(GoldenError) as caught:
         parse_expected_tools(["x", item], "expected")
     assert str(caught.value) == f"expected[1]{sentence}"
 
 
-# --- what a golden and its defaults may say ---------------------------------------------------------------------------
+# --- rules of a golden and defaults -----------------------------------------------------------------------------------
 
 RULES: dict[str, Any] = {
     "order": "in_order",
@@ -184,7 +186,7 @@ MEANT = {**RULES, "forbid": ("delete_*",), "metrics": ("tool_f1", "few_calls")}
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_golden_says_a_rule_or_its_file_does(tmp_path: Path, rule: str) -> None:
+def test_a_rule_is_set_by_the_golden_or_by_the_defaults_of_its_file(tmp_path: Path, rule: str) -> None:
     by_itself = loaded(tmp_path, {"tools": ["a"], rule: RULES[rule]})
     by_default = loaded(tmp_path, {"tools": ["a"]}, defaults={rule: RULES[rule]})
     assert by_itself == by_default == Golden("g", tools=(A,), **{rule: MEANT[rule]})
@@ -192,19 +194,19 @@ def test_a_golden_says_a_rule_or_its_file_does(tmp_path: Path, rule: str) -> Non
     assert getattr(other, rule) == MEANT[rule]
 
 
-def test_match_is_for_all_calls_of_a_golden_that_do_not_say_otherwise(tmp_path: Path) -> None:
+def test_match_of_a_golden_applies_to_calls_without_their_own_match(tmp_path: Path) -> None:
     tools = ["a", {"name": "b", "match": "exact"}, {"any_of": ["c"]}]
     golden = loaded(tmp_path, {"tools": tools, "match": "subset"})
     assert [tool.match for tool in golden.expected_calls] == ["subset", "exact", "subset"]
     assert golden == loaded(tmp_path, {"tools": tools}, defaults={"match": "subset"})
 
 
-def test_write_tools_may_be_a_default(tmp_path: Path) -> None:
+def test_write_tools_can_be_set_in_the_defaults(tmp_path: Path) -> None:
     golden = loaded(tmp_path, {"tools": []}, defaults={"write_tools": ["book"]})
     assert golden.write_tools == ("book",)
 
 
-def test_metrics_may_name_a_collection_of_any_file(tmp_path: Path) -> None:
+def test_metrics_can_name_a_collection_that_any_loaded_file_declares(tmp_path: Path) -> None:
     (tmp_path / "metrics.yaml").write_text("metrics: {core: [tool_recall, tool_f1]}")
     goldens = written(tmp_path, {"goldens": [{"id": "g", "tools": [], "metrics": "core"}, {"id": "h", "tools": []}],
                                  "defaults": {"metrics": "small"}, "metrics": {"small": ["tool_f1"]}})  # fmt: skip
@@ -212,7 +214,7 @@ def test_metrics_may_name_a_collection_of_any_file(tmp_path: Path) -> None:
     assert [golden.metrics for golden in found] == [("tool_recall", "tool_f1"), ("tool_f1",)]
 
 
-def test_a_first_line_of_json_may_declare_metrics(tmp_path: Path) -> None:
+def test_the_first_line_of_a_json_lines_file_can_declare_metrics(tmp_path: Path) -> None:
     lines = '{"metrics": {"core": ["tool_f1"]}}\n{"id": "g", "tools": [], "metrics": "core"}'
     (golden,) = load_goldens(written(tmp_path, lines, "g.jsonl"))
     assert golden.metrics == ("tool_f1",)
@@ -246,7 +248,7 @@ def test_a_first_line_of_json_may_declare_metrics(tmp_path: Path) -> None:
         pytest.param({"tools": [], "forbidden": ["x"]}, ": the key 'forbidden' is written 'forbid'.", id="forbidden"),
     ],
 )  # fmt: skip
-def test_a_golden_that_can_mean_nothing_says_why(tmp_path: Path, golden: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_golden_is_refused_with_the_reason(tmp_path: Path, golden: dict[str, Any], sentence: str) -> None:
     file = {"metrics": {"small": ["tool_f1"]}, "goldens": [{"id": "g", **golden}]}
     assert complaint(tmp_path, file) == f"golden 'g'{sentence}"
 
@@ -271,7 +273,7 @@ def test_a_golden_that_can_mean_nothing_says_why(tmp_path: Path, golden: dict[st
                      "tool 'a': unknown key 'efect'. Did you mean 'effect'?", id="slip in a declaration"),
     ],
 )  # fmt: skip
-def test_a_head_that_can_mean_nothing_says_why(tmp_path: Path, head: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_file_header_is_refused_with_the_reason(tmp_path: Path, head: dict[str, Any], sentence: str) -> None:
     assert complaint(tmp_path, {**head, "goldens": [{"id": "g", "tools": []}]}) == sentence
 
 
@@ -283,28 +285,28 @@ def test_two_files_cannot_declare_a_collection_differently(tmp_path: Path) -> No
     assert str(caught.value) == f"{two}, metrics 'core': {one} declares them differently."
 
 
-# --- keys of the author's own -----------------------------------------------------------------------------------------
+# --- unknown keys -----------------------------------------------------------------------------------------------------
 
 
-def test_keys_of_ones_own_are_kept_with_their_places(tmp_path: Path) -> None:
+def test_unknown_keys_become_metadata_under_their_paths(tmp_path: Path) -> None:
     own = {
         "id": "g",
         "model": "m",
         "code": 7,
         "any_of": [["a", {"name": "b", "why": "x"}], {"parallel": ["c"], "by": 1}],
     }
-    told: list[str] = []
-    (golden,) = load_goldens(written(tmp_path, [own]), on_warning=told.append)
+    messages: list[str] = []
+    (golden,) = load_goldens(written(tmp_path, [own]), on_warning=messages.append)
     assert dict(golden.metadata) == {"model": "m", "code": 7, "any_of[0][1].why": "x", "any_of[1].by": 1}
-    assert told == [
+    assert messages == [
         f"{tmp_path}/g.json: keys that are not goldspan's are kept as metadata: 'model', 'code', 'why' and 'by'."
     ]
 
 
-# --- what the vocabulary says of arguments ----------------------------------------------------------------------------
+# --- argument declarations in the vocabulary --------------------------------------------------------------------------
 
 
-def test_what_is_declared_of_arguments_reaches_every_expected_call_of_the_tool(tmp_path: Path) -> None:
+def test_ignore_and_defaults_of_a_declared_tool_apply_to_all_its_expected_calls(tmp_path: Path) -> None:
     vocabulary = {"search": {"aliases": "find", "ignore": ["trace_id"], "defaults": {"limit": 10, "lang": "en"}}}
     calls = ["find", {"name": "search", "ignore": ["page", "trace_id"], "defaults": {"limit": 5}}, "other"]
     golden = loaded(tmp_path, {"tools": [calls[0], {"any_of": calls[1:]}]}, tools=vocabulary)
@@ -315,7 +317,7 @@ def test_what_is_declared_of_arguments_reaches_every_expected_call_of_the_tool(t
     )
 
 
-def test_a_name_that_may_mean_two_tools_gets_what_is_declared_of_neither(tmp_path: Path) -> None:
+def test_an_ambiguous_tool_name_inherits_no_declaration(tmp_path: Path) -> None:
     vocabulary = {"mcp__orders__add": {"ignore": "x"}, "mcp__stock__add": {"ignore": "y"}}
     golden = loaded(tmp_path, {"tools": ["add", "orders_add"]}, tools=vocabulary)
     assert golden.tools == (ExpectedTool("add"), ExpectedTool("orders_add", ignore=("x",)))
@@ -324,12 +326,12 @@ def test_a_name_that_may_mean_two_tools_gets_what_is_declared_of_neither(tmp_pat
 # --- in Python --------------------------------------------------------------------------------------------------------
 
 
-def test_values_of_the_model_may_stand_among_dictionaries() -> None:
+def test_model_objects_and_dictionaries_can_be_mixed_in_expected_tools() -> None:
     given_ = [{"any_of": (A, [B, {"name": "c"}])}, {"parallel": (A, AnyOf(((B,),)))}, MappingProxyType({"name": "c"})]
     assert parse_expected_tools(given_, "expected") == (AnyOf(((A,), (B, C))), Parallel((A, AnyOf(((B,),)))), C)
 
 
-def test_a_list_that_holds_itself_is_refused() -> None:
+def test_a_list_that_contains_itself_is_refused() -> None:
     endless: list[Any] = ["a"]
     endless.append({"any_of": endless})
     with pytest.raises(GoldenError, match=f"expected: alternatives are nested more than {MAX_NESTING} levels deep"):
@@ -359,18 +361,23 @@ whole = st.builds(
 
 
 def as_written(item: ExpectedItem) -> dict[str, Any]:
-    """An item as a person would write it."""
+    """An item in its written form."""
     if isinstance(item, Parallel):
         return {"parallel": [as_written(each) for each in item.items]}
-    said: dict[str, Any] = {}
+    written_form: dict[str, Any] = {}
     if item.times != Times():
-        said["times"] = {"min": item.times.least, "max": item.times.most}
+        written_form["times"] = {"min": item.times.least, "max": item.times.most}
     if isinstance(item, AnyOf):
-        return {**said, "any_of": [[as_written(each) for each in option] for option in item.options]}
-    said |= {"name": item.name, "match": item.match, "ignore": list(item.ignore), "defaults": dict(item.defaults)}
-    return said if item.arguments is None else {**said, "arguments": item.arguments}
+        return {**written_form, "any_of": [[as_written(each) for each in option] for option in item.options]}
+    written_form |= {
+        "name": item.name,
+        "match": item.match,
+        "ignore": list(item.ignore),
+        "defaults": dict(item.defaults),
+    }
+    return written_form if item.arguments is None else {**written_form, "arguments": item.arguments}
 
 
 @given(st.lists(calls | single | groups | whole, max_size=4).map(tuple))
-def test_what_is_written_is_what_is_read(meant: tuple[ExpectedItem, ...]) -> None:
+def test_parsing_a_written_item_gives_the_same_item(meant: tuple[ExpectedItem, ...]) -> None:
     assert parse_expected_tools([as_written(item) for item in meant], "expected") == meant

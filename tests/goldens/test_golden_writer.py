@@ -1,4 +1,4 @@
-"""A run becomes a draft golden that a file can say, that is read back as it is, and that the run itself passes."""
+"""A run becomes a draft golden that can be written to a file, loaded again, and that the run itself passes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def passed(evaluation: Evaluation) -> bool:
 # --- drafts -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_draft_reads_like_what_a_person_writes() -> None:
+def test_a_draft_is_compact_yaml_with_and_without_arguments() -> None:
     run = Run(
         "4bf9:00f0",
         input="I want my money back for order 7.",
@@ -170,21 +170,21 @@ def test_a_draft_reads_like_what_a_person_writes() -> None:
     )
 
 
-def test_a_draft_may_be_pasted_into_a_file_beneath_its_goldens() -> None:
+def test_drafts_can_be_appended_to_the_goldens_of_a_file() -> None:
     drafts = [draft_to_yaml(draft_golden(run)) for run in (Run("a", input="Hello?"), Run("b"))]
     pasted = "version: 1\ngoldens:\n" + "".join(drafts)
     assert [golden.id for golden in loaded(pasted)] == ["hello", golden_id_for_text("", "b")]
 
 
 @given(runs, st.booleans())
-def test_a_draft_is_read_back_and_the_run_that_it_came_from_passes_it(run: Run, arguments: bool) -> None:
+def test_a_draft_can_be_loaded_and_its_own_run_passes_it(run: Run, arguments: bool) -> None:
     (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=arguments)))
     assert golden.input == (replace_lone_surrogates(run.input) if run.input and run.input.strip() else None)
     assert golden.id.isascii()
     assert passed(evaluate(run, golden))
 
 
-def test_an_agent_by_the_name_of_a_servers_tool_is_expected_as_well() -> None:
+def test_an_agent_call_with_the_name_of_a_server_tool_is_expected_too() -> None:
     run = Run("a", tool_calls=(ToolCall("book", kind="agent"), ToolCall("book", arguments={}, server="orders")))
     (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=True)))
     assert [tool.arguments for tool in golden.tools if isinstance(tool, ExpectedTool)] == [None, {}]
@@ -192,17 +192,19 @@ def test_an_agent_by_the_name_of_a_servers_tool_is_expected_as_well() -> None:
 
 
 @given(runs)
-def test_a_draft_is_found_for_the_next_run_with_the_same_request(run: Run) -> None:
+def test_a_draft_matches_another_run_with_the_same_input(run: Run) -> None:
     goldens = loaded(draft_to_yaml(draft_golden(run)))
     if run.input and run.input.strip() and not _has_halves(run.input):
         assert evaluate(run, goldens).match is not None
 
 
 @given(st.lists(st.tuples(halves | texts, halves | st.dictionaries(halves | texts, halves | scalars)), max_size=3))
-def test_what_no_file_can_say_is_left_out_or_replaced(told: Sequence[tuple[str, Any]]) -> None:
-    made = tuple(ToolCall(name, arguments=arguments) for name, arguments in told)
+def test_names_and_arguments_that_yaml_cannot_hold_are_omitted_or_replaced(
+    named_arguments: Sequence[tuple[str, Any]],
+) -> None:
+    made = tuple(ToolCall(name, arguments=arguments) for name, arguments in named_arguments)
     (golden,) = loaded(draft_to_yaml(draft_golden(Run("r", tool_calls=made), arguments=True)))
-    assert len(golden.tools) == len([name for name, _ in told if name])
+    assert len(golden.tools) == len([name for name, _ in named_arguments if name])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_what_no_file_can_say_is_left_out_or_replaced(told: Sequence[tuple[str, 
         pytest.param({"x": math.inf, "y": -math.inf}, id="infinity"),
     ],
 )
-def test_arguments_that_cannot_be_said_are_left_out_and_the_rest_stays(arguments: Mapping[Any, Any]) -> None:
+def test_a_call_with_unwritable_arguments_does_not_affect_the_other_calls(arguments: Mapping[Any, Any]) -> None:
     run = Run("r", tool_calls=(ToolCall("odd", arguments=arguments), ToolCall("fine", arguments={"a": 1})))
     (golden,) = loaded(draft_to_yaml(draft_golden(run, arguments=True)))
     odd, fine = golden.expected_calls
@@ -225,7 +227,7 @@ def test_arguments_that_cannot_be_said_are_left_out_and_the_rest_stays(arguments
     assert passed(evaluate(run, golden))
 
 
-def test_arguments_that_are_nested_without_end_are_left_out() -> None:
+def test_arguments_nested_too_deeply_are_omitted_from_a_draft() -> None:
     deep: Any = 1
     for _ in range(90):
         deep = {"a": [deep]}
@@ -233,12 +235,12 @@ def test_arguments_that_are_nested_without_end_are_left_out() -> None:
     assert draft_to_yaml(draft_golden(run, arguments=True)).endswith("tools: [odd]\n")
 
 
-def test_the_same_attempt_is_expected_once_and_the_last_failure_too() -> None:
+def test_a_retried_call_is_expected_once_and_a_call_that_only_failed_is_expected() -> None:
     made = tuple(ToolCall(name, error=error) for name, error in (("a", "E"), ("b", None), ("A", None), ("c", "E")))
     assert [tool.name for tool in draft_golden(Run("r", tool_calls=made)).expected_calls] == ["b", "A", "c"]
 
 
-def test_an_agent_by_the_name_of_a_tool_is_expected_with_it() -> None:
+def test_an_agent_call_with_the_name_of_a_called_tool_is_expected() -> None:
     made = (
         ToolCall("plan", error="E", arguments={"a": 1}),
         ToolCall("Plan", kind="agent"),
@@ -249,14 +251,14 @@ def test_an_agent_by_the_name_of_a_tool_is_expected_with_it() -> None:
     assert passed(evaluate(run, draft_golden(run, arguments=True)))
 
 
-def test_a_draft_of_a_component_is_for_that_component() -> None:
+def test_a_draft_of_a_component_run_matches_only_that_component() -> None:
     run = Run("r", unit="component", component="retriever", input="x", tool_calls=(ToolCall("vector_search"),))
     goldens = loaded(draft_to_yaml(draft_golden(run)))
     assert evaluate(run, goldens).match is not None
     assert evaluate(Run("q", input="x"), goldens).match is None
 
 
-def test_of_a_request_that_is_cut_off_the_beginning_decides() -> None:
+def test_a_draft_of_a_truncated_input_matches_by_its_prefix() -> None:
     whole_text = "tell me everything " * 200
     goldens = loaded(draft_to_yaml(draft_golden(Run("r", input=whole_text[:2000]), is_input_truncated=True)))
     match = evaluate(Run("s", input=whole_text), goldens).match
@@ -277,19 +279,19 @@ def test_of_a_request_that_is_cut_off_the_beginning_decides() -> None:
         ("x" * 200, "x" * 48 + "-"),
     ],
 )
-def test_the_id_of_a_draft_is_made_of_the_words_of_the_request(text: str, made: str) -> None:
+def test_the_id_of_a_draft_is_derived_from_the_words_of_the_input(text: str, made: str) -> None:
     assert golden_id_for_text(text, "run").startswith(made)
     assert len(golden_id_for_text(text, "run")) < 60
     (golden,) = loaded(draft_to_yaml(draft_golden(Run("run", input=text))))
     assert golden.id == golden_id_for_text(text, "run")
 
 
-def test_requests_of_which_only_the_end_differs_have_ids_of_their_own() -> None:
+def test_long_inputs_that_differ_only_at_the_end_have_different_ids() -> None:
     assert golden_id_for_text("word " * 30 + "a", "r") != golden_id_for_text("word " * 30 + "b", "r")
     assert golden_id_for_text("予約", "r1") != golden_id_for_text("予約", "r2")
 
 
-# --- goldens as they are written --------------------------------------------------------------------------------------
+# --- written goldens --------------------------------------------------------------------------------------------------
 
 matchers = st.sampled_from(
     (
@@ -350,7 +352,7 @@ goldens = st.builds(
 
 @given(goldens)
 @pytest.mark.filterwarnings("ignore:.*kept as metadata")
-def test_a_golden_is_written_as_it_would_be_read(golden: Golden) -> None:
+def test_a_written_golden_loads_with_the_same_digest_and_metadata(golden: Golden) -> None:
     (found,) = loaded(goldens_to_yaml(golden))
     assert (found.id, found.input, found.when, found.component) == (
         golden.id,
@@ -362,18 +364,18 @@ def test_a_golden_is_written_as_it_would_be_read(golden: Golden) -> None:
     assert found.metadata == golden.metadata
 
 
-def test_a_policy_is_written_as_one() -> None:
+def test_a_written_policy_loads_as_a_policy() -> None:
     (found,) = loaded(goldens_to_yaml(Golden("no-deletes", forbid=("delete_*",), policy=True)))
     assert found.policy
 
 
-def test_a_result_that_is_null_is_not_the_same_as_none_that_is_asked_for() -> None:
+def test_an_expected_result_of_null_is_distinct_from_no_expected_result() -> None:
     golden = Golden("g", tools=(ExpectedTool("a", result=None), ExpectedTool("b")))
     (found,) = loaded(goldens_to_yaml(golden))
     assert found.tools == golden.tools
 
 
-def test_what_yaml_cannot_say_is_refused() -> None:
+def test_a_golden_with_a_value_that_yaml_cannot_hold_is_refused() -> None:
     deep: Any = Equal(1)
     for _ in range(70):
         deep = [deep]
@@ -383,6 +385,6 @@ def test_what_yaml_cannot_say_is_refused() -> None:
 
 
 @given(texts)
-def test_nothing_in_a_written_golden_is_hidden(text: str) -> None:
+def test_a_written_golden_contains_only_printable_characters(text: str) -> None:
     whole_text = goldens_to_yaml(Golden(text or "g", input=text, tools=(ExpectedTool(text or "t", {text: text}),)))
     assert all(character.isprintable() or character == "\n" for character in whole_text)

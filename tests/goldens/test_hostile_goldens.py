@@ -1,4 +1,4 @@
-"""Whatever a golden file holds, it is read or refused in bounded time, with one sentence."""
+"""Any golden file is read, or refused with one sentence, in bounded time."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def nested(levels: int) -> Any:
     return item
 
 
-# --- goldens without end ----------------------------------------------------------------------------------------------
+# --- size limits ------------------------------------------------------------------------------------------------------
 
 
-def test_alternatives_may_be_nested_so_far_and_no_further(tmp_path: Path) -> None:
+def test_alternatives_nested_above_the_maximum_depth_are_refused(tmp_path: Path) -> None:
     (golden,) = load_goldens(written(tmp_path, "g.json", json.dumps([{"id": "g", "tools": [nested(MAX_NESTING)]}])))
     assert len(golden.expected_calls) == 1
     for levels in (MAX_NESTING + 1, 90):
@@ -66,7 +66,9 @@ def test_alternatives_may_be_nested_so_far_and_no_further(tmp_path: Path) -> Non
         pytest.param([{"any_of": ["a", [{"name": "b", "times": {"min": 900}}] * 12]}], False, id="in an alternative"),
     ],
 )
-def test_a_golden_expects_so_many_calls_and_no_more(tmp_path: Path, tools: list[Any], fits: bool) -> None:
+def test_a_golden_above_the_maximum_number_of_expected_calls_is_refused(
+    tmp_path: Path, tools: list[Any], fits: bool
+) -> None:
     path = written(tmp_path, "g.json", json.dumps([{"id": "g", "tools": tools}]))
     if fits:
         assert load_goldens(path)["g"].expected_calls
@@ -74,7 +76,7 @@ def test_a_golden_expects_so_many_calls_and_no_more(tmp_path: Path, tools: list[
         assert complaint(path) == "g.json, golden 'g': expects more than 10,000 calls."
 
 
-def test_a_text_of_ten_million_characters_is_a_text(tmp_path: Path) -> None:
+def test_texts_of_ten_million_characters_are_accepted(tmp_path: Path) -> None:
     long = "x" * 10_000_000
     goldens = [{"id": "g", "input": long, "tools": [{"name": "t", "args": {"x": {"folded": long}, "y": long}}]}]
     golden = load_goldens(written(tmp_path, "g.json", json.dumps(goldens)))["g"]
@@ -95,26 +97,26 @@ def test_a_text_of_ten_million_characters_is_a_text(tmp_path: Path) -> None:
         pytest.param({"id": "g", "tools": [{"name": "t", "times": 10**4000}]}, id="a number of times"),
     ],
 )
-def test_a_mistake_of_ten_million_characters_is_told_in_a_short_sentence(tmp_path: Path, golden: Any) -> None:
+def test_an_error_about_a_value_of_ten_million_characters_is_short(tmp_path: Path, golden: Any) -> None:
     assert complaint(written(tmp_path, "g.json", json.dumps([golden])))
 
 
 @pytest.mark.e2e
-def test_of_many_keys_of_ones_own_only_some_are_told(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_the_warning_about_unknown_keys_lists_a_limited_number(tmp_path: Path) -> None:
+    messages: list[str] = []
     golden = {"id": "g", "tools": [], **{f"own{n}": n for n in range(100_000)}}
-    (found,) = load_goldens(written(tmp_path, "g.json", json.dumps([golden])), on_warning=told.append)
+    (found,) = load_goldens(written(tmp_path, "g.json", json.dumps([golden])), on_warning=messages.append)
     assert len(found.metadata) == 100_000
-    assert told[0].endswith("'own18', 'own19' and 99980 more.")
+    assert messages[0].endswith("'own18', 'own19' and 99980 more.")
 
 
 @pytest.mark.parametrize("pattern", [r"(\w{50}){20}", r"(?:x{1000}){1000}", "(" * 5000 + ")" * 5000])
-def test_a_pattern_that_would_take_too_much_is_refused(tmp_path: Path, pattern: str) -> None:
+def test_a_pattern_that_is_too_complex_is_refused(tmp_path: Path, pattern: str) -> None:
     goldens = [{"id": "g", "tools": [{"name": "t", "args": {"x": {"regex": pattern}}}]}]
     assert "cannot be used" in complaint(written(tmp_path, "g.json", json.dumps(goldens)))
 
 
-def test_a_pattern_that_other_engines_despair_of_is_fine(tmp_path: Path) -> None:
+def test_a_pattern_with_catastrophic_backtracking_in_other_engines_is_accepted(tmp_path: Path) -> None:
     goldens = [{"id": "g", "tools": [{"name": "t", "args": {"x": {"regex": "(a+)+$"}}}]}]
     assert load_goldens(written(tmp_path, "g.json", json.dumps(goldens)))
 
@@ -133,11 +135,11 @@ def test_a_pattern_that_other_engines_despair_of_is_fine(tmp_path: Path) -> None
                      "g.json, line 2: the key 'id' is repeated.", id="beside texts with braces and quotes"),
     ],
 )  # fmt: skip
-def test_a_key_that_an_object_has_twice_is_refused(tmp_path: Path, name: str, content: str, sentence: str) -> None:
+def test_a_repeated_key_of_a_json_object_is_refused(tmp_path: Path, name: str, content: str, sentence: str) -> None:
     assert complaint(written(tmp_path, name, content)) == sentence
 
 
-def test_json_that_is_not_a_number_is_a_value_and_no_threshold(tmp_path: Path) -> None:
+def test_nan_in_json_is_accepted_as_an_argument_and_refused_as_a_threshold(tmp_path: Path) -> None:
     (golden,) = load_goldens(
         written(tmp_path, "g.json", '[{"id": "g", "tools": [{"name": "t", "args": {"x": NaN, "y": -Infinity}}]}]')
     )
@@ -168,7 +170,7 @@ def test_json_that_is_not_a_number_is_a_value_and_no_threshold(tmp_path: Path) -
                      id="merging a list with a number in it"),
     ],
 )  # fmt: skip
-def test_yaml_that_cannot_be_meant_says_so(text: str, problem: str, line: int) -> None:
+def test_unsupported_yaml_is_refused_with_the_problem_and_the_line(text: str, problem: str, line: int) -> None:
     with pytest.raises(YamlError) as caught:
         parse_yaml(text)
     assert (caught.value.problem, caught.value.line) == (problem, line)
@@ -190,11 +192,11 @@ def test_yaml_that_cannot_be_meant_says_so(text: str, problem: str, line: int) -
                      ["-", ".", "-.", "1.", ".5", "0x1f", 1000.0, 0, "1e", 0.05], id="what only looks like a number"),
     ],
 )  # fmt: skip
-def test_yaml_is_read_as_it_is_meant(text: str, value: Any) -> None:
+def test_yaml_is_parsed_to_the_expected_values(text: str, value: Any) -> None:
     assert parse_yaml(text) == value
 
 
-# YAML does not put two escapes together to one character, as JSON does beyond U+FFFF.
+# YAML does not combine two escapes into one character, as JSON does beyond U+FFFF.
 texts = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=5)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
@@ -204,16 +206,16 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_json_is_yaml(value: Any) -> None:
+def test_parse_yaml_reads_json_as_the_json_module_does(value: Any) -> None:
     text = json.dumps(value)
     assert parse_yaml(text) == json.loads(text)
 
 
-# --- the price --------------------------------------------------------------------------------------------------------
+# --- garbage collection -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at_work", [True, False])
-def test_the_garbage_collector_works_on_after_loading(tmp_path: Path, at_work: bool) -> None:
+def test_loading_restores_the_state_of_the_garbage_collector(tmp_path: Path, at_work: bool) -> None:
     good = written(tmp_path, "good.json", '[{"id": "g", "tools": []}]')
     try:
         if not at_work:

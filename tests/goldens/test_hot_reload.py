@@ -1,4 +1,4 @@
-"""Goldens are read again when their files change, and a broken file changes nothing."""
+"""Goldens are reloaded when their files change, and an invalid file changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
 from support.forked_children import fork, forking
 
 NEVER = 3600.0
-"""An interval that no test outlasts: these look when they are told to."""
+"""An interval longer than any test: these tests call `check_now`."""
 SOON = 0.01
 
 
@@ -34,7 +34,7 @@ def ids(goldens: Goldens) -> list[str]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file so that the time of its change tells, however coarse the clock of the file system is."""
+    """Write a file with a new modification time, however coarse the clock of the file system is."""
     before = path.stat().st_mtime_ns if path.exists() else 0
     path.write_text(text)
     if path.stat().st_mtime_ns == before:
@@ -42,7 +42,7 @@ def write(path: Path, text: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread; far longer than it needs on any machine before that is a failure."""
+    """Wait for another thread, with a timeout far longer than any machine needs."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
@@ -63,43 +63,43 @@ def reloading(file: Path) -> Iterator[ReloadingGoldens]:
     goldens.close()
 
 
-# --- at a word --------------------------------------------------------------------------------------------------------
+# --- check_now --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_at_the_start_is_loud(tmp_path: Path) -> None:
+def test_an_error_in_the_first_load_is_raised(tmp_path: Path) -> None:
     with pytest.raises(GoldenError, match="there is no such file"):
         ReloadingGoldens([tmp_path / "none.yaml"])
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), "1", None, True])
-def test_what_is_no_interval_is_refused(file: Path, interval: Any) -> None:
+def test_an_invalid_interval_is_refused(file: Path, interval: Any) -> None:
     with pytest.raises(ConfigurationError) as raised:
         ReloadingGoldens(file, interval=interval)
     assert str(raised.value) == f"interval must be a number of seconds above 0, not {interval!r}."
 
 
-def test_a_single_file_needs_no_list(file: Path) -> None:
+def test_a_single_path_is_accepted_without_a_list(file: Path) -> None:
     for path in (file, str(file)):
         goldens = ReloadingGoldens(path, interval=NEVER)
         assert ids(goldens.current) == ["a"]
         goldens.close()
 
 
-def test_a_file_that_did_not_change_is_not_read_again(reloading: ReloadingGoldens) -> None:
+def test_an_unchanged_file_is_not_reloaded(reloading: ReloadingGoldens) -> None:
     before = reloading.current
     assert not reloading.check_now()
     assert reloading.current is before
     assert (reloading.reloads, reloading.failures) == (0, 0)
 
 
-def test_a_changed_file_is_read_again(reloading: ReloadingGoldens, file: Path) -> None:
+def test_a_changed_file_is_reloaded(reloading: ReloadingGoldens, file: Path) -> None:
     write(file, golden("a", "b"))
     assert reloading.check_now()
     assert ids(reloading.current) == ["a", "b"]
     assert (reloading.reloads, reloading.failures) == (1, 0)
 
 
-def test_a_changed_file_is_read_again_wherever_the_process_has_moved_to(
+def test_a_changed_file_is_reloaded_after_the_working_directory_changes(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(file.parent)
@@ -111,17 +111,17 @@ def test_a_changed_file_is_read_again_wherever_the_process_has_moved_to(
     goldens.close()
 
 
-def test_a_file_that_another_replaces_is_read_again(reloading: ReloadingGoldens, file: Path) -> None:
+def test_a_replaced_file_with_the_same_size_and_time_is_reloaded(reloading: ReloadingGoldens, file: Path) -> None:
     state = file.stat()
     other = file.with_name("new.json")
     other.write_text(golden("b"))
-    os.utime(other, ns=(state.st_mtime_ns, state.st_mtime_ns))  # of the same size and time: only another file
+    os.utime(other, ns=(state.st_mtime_ns, state.st_mtime_ns))  # same size and time; only the inode differs
     other.replace(file)
     assert reloading.check_now()
     assert ids(reloading.current) == ["b"]
 
 
-def test_the_settings_are_kept(file: Path) -> None:
+def test_a_reload_keeps_near_and_margin(file: Path) -> None:
     goldens = ReloadingGoldens([file], interval=NEVER, near=None, margin=7)
     write(file, golden("b"))
     assert goldens.check_now()
@@ -129,7 +129,7 @@ def test_the_settings_are_kept(file: Path) -> None:
     goldens.close()
 
 
-def test_any_of_several_files_may_change(tmp_path: Path, file: Path) -> None:
+def test_a_change_of_any_of_several_files_reloads_all(tmp_path: Path, file: Path) -> None:
     other = tmp_path / "other.yaml"
     write(other, "- {id: x, tools: []}")
     goldens = ReloadingGoldens([file, str(other)], interval=NEVER)
@@ -139,14 +139,14 @@ def test_any_of_several_files_may_change(tmp_path: Path, file: Path) -> None:
     goldens.close()
 
 
-def test_a_broken_file_keeps_the_goldens_and_is_logged_once_for_each_problem(
+def test_an_invalid_file_keeps_the_goldens_and_logs_each_problem_once(
     reloading: ReloadingGoldens, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = reloading.current
     for text in ('[{"id": "a", "tools": [', '[{"id": "a", "tools": [ ', '[{"id": "a", "tool": []}]', "[{"):
         write(file, text)
         assert not reloading.check_now()
-        assert not reloading.check_now()  # it is tried again when it changes, and not before
+        assert not reloading.check_now()  # the file is not read again before it changes
     assert reloading.current is before
     assert (reloading.reloads, reloading.failures) == (0, 4)
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -165,7 +165,7 @@ def test_a_broken_file_keeps_the_goldens_and_is_logged_once_for_each_problem(
     assert ids(reloading.current) == ["b"]
 
 
-def test_a_file_that_is_gone_keeps_the_goldens_until_it_is_back(reloading: ReloadingGoldens, file: Path) -> None:
+def test_a_removed_file_keeps_the_goldens_until_it_exists_again(reloading: ReloadingGoldens, file: Path) -> None:
     file.unlink()
     assert not reloading.check_now()
     assert ids(reloading.current) == ["a"]
@@ -174,7 +174,7 @@ def test_a_file_that_is_gone_keeps_the_goldens_until_it_is_back(reloading: Reloa
     assert ids(reloading.current) == ["b"]
 
 
-def test_a_file_that_cannot_be_read_for_whatever_reason_raises_nothing(
+def test_an_unreadable_file_is_logged_and_raises_nothing(
     reloading: ReloadingGoldens, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file.unlink()
@@ -184,7 +184,7 @@ def test_a_file_that_cannot_be_read_for_whatever_reason_raises_nothing(
     assert "is a directory" in caplog.text.lower()
 
 
-def test_keys_of_ones_own_are_told_in_the_log(
+def test_unknown_keys_in_a_reloaded_file_are_logged(
     reloading: ReloadingGoldens, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(file, '[{"id": "a", "tools": [], "owner": "100 %s"}]')
@@ -192,20 +192,20 @@ def test_keys_of_ones_own_are_told_in_the_log(
     assert "keys that are not goldspan's are kept as metadata: 'owner'" in caplog.text
 
 
-def test_who_listens_is_told(file: Path) -> None:
-    told: list[object] = []
+def test_listeners_are_called_on_reload_and_on_failure(file: Path) -> None:
+    notifications: list[object] = []
     goldens = ReloadingGoldens(
-        [file], interval=NEVER, on_reload=lambda new: told.append(ids(new)), on_failure=told.append
+        [file], interval=NEVER, on_reload=lambda new: notifications.append(ids(new)), on_failure=notifications.append
     )
     write(file, golden("b"))
     goldens.check_now()
     write(file, "")
     goldens.check_now()
-    assert told == [["b"], f"{file}: the file is empty."]
+    assert notifications == [["b"], f"{file}: the file is empty."]
     goldens.close()
 
 
-def test_what_a_listener_raises_is_counted_and_goes_no_further(file: Path) -> None:
+def test_an_exception_in_a_listener_is_counted_and_not_propagated(file: Path) -> None:
     def broken(_: object) -> None:
         raise ZeroDivisionError
 
@@ -219,17 +219,17 @@ def test_what_a_listener_raises_is_counted_and_goes_no_further(file: Path) -> No
     goldens.close()
 
 
-# --- by itself --------------------------------------------------------------------------------------------------------
+# --- background thread ------------------------------------------------------------------------------------------------
 
 
 def watchers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "goldspan-goldens"]
 
 
-def test_a_thread_reads_a_changed_file_again(file: Path) -> None:
-    wait_until(lambda: not watchers())  # those of other tests
+def test_a_background_thread_reloads_changed_files_until_close(file: Path) -> None:
+    wait_until(lambda: not watchers())  # threads of other tests
     goldens = ReloadingGoldens([file], interval=SOON)
-    assert not watchers()  # nobody has asked for anything yet
+    assert not watchers()  # nothing has read `current` yet
     assert ids(goldens.current) == ["a"]
     (thread,) = watchers()
     assert thread.daemon
@@ -246,17 +246,17 @@ def test_a_thread_reads_a_changed_file_again(file: Path) -> None:
     assert not watchers()
 
 
-def test_an_interval_that_is_longer_than_a_thread_can_wait_is_waited_for(file: Path) -> None:
+def test_an_infinite_interval_does_not_end_the_thread(file: Path) -> None:
     goldens = ReloadingGoldens(file, interval=float("inf"))
     assert ids(goldens.current) == ["a"]
     thread = goldens._thread
     assert thread is not None
-    thread.join(0.05)  # it would have ended with an error at once, which fails this test
+    thread.join(0.05)  # a thread that cannot wait that long ends at once with an error
     assert thread.is_alive()
     goldens.close()
 
 
-def test_many_threads_that_ask_at_once_start_one(file: Path) -> None:
+def test_concurrent_readers_start_only_one_background_thread(file: Path) -> None:
     wait_until(lambda: not watchers())
     goldens = ReloadingGoldens([file], interval=NEVER)
     together = threading.Barrier(8)
@@ -275,7 +275,7 @@ def test_many_threads_that_ask_at_once_start_one(file: Path) -> None:
     wait_until(lambda: not watchers())
 
 
-def test_the_thread_ends_when_nobody_holds_the_goldens_any_more(file: Path) -> None:
+def test_the_background_thread_ends_when_the_goldens_are_garbage_collected(file: Path) -> None:
     goldens = ReloadingGoldens([file], interval=SOON)
     assert ids(goldens.current) == ["a"]
     del goldens
@@ -283,7 +283,7 @@ def test_the_thread_ends_when_nobody_holds_the_goldens_any_more(file: Path) -> N
     wait_until(lambda: not watchers())
 
 
-def test_a_listener_may_close_what_tells_it(file: Path) -> None:
+def test_a_listener_can_close_the_reloading_goldens(file: Path) -> None:
     goldens = ReloadingGoldens([file], interval=SOON, on_reload=lambda _: goldens.close())
     assert ids(goldens.current) == ["a"]
     write(file, golden("b"))
@@ -291,7 +291,7 @@ def test_a_listener_may_close_what_tells_it(file: Path) -> None:
     assert ids(goldens.current) == ["b"]
 
 
-def test_a_process_that_can_start_no_thread_keeps_its_goldens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_goldens_stay_available_when_no_thread_can_be_started(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -305,7 +305,7 @@ def test_a_process_that_can_start_no_thread_keeps_its_goldens(file: Path, monkey
 @forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_forked_child_watches_with_a_thread_of_its_own(file: Path, closed: bool) -> None:
+def test_a_forked_child_starts_its_own_background_thread(file: Path, closed: bool) -> None:
     goldens = ReloadingGoldens([file], interval=SOON)
     assert ids(goldens.current) == ["a"]
     if closed:

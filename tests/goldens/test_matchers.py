@@ -1,4 +1,4 @@
-"""A matcher is taken for one, plain data is not, and a wrong one is refused with its place."""
+"""Matchers are recognized, plain data is left as it is, and an invalid matcher is refused with its place."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ from goldspan.model.value_matchers import (
         pytest.param({"unordered": []}, Unordered(()), id="an empty list"),
     ],
 )
-def test_a_matcher_is_read_at_any_depth(written: dict[str, Any], meant: Matcher) -> None:
+def test_a_matcher_is_parsed_at_any_depth(written: dict[str, Any], meant: Matcher) -> None:
     assert parse_matchers({"x": written}, "here", "arguments") == {"x": meant}
     assert parse_matchers({"x": [1, {"y": written}]}, "here", "arguments") == {"x": [1, {"y": meant}]}
     assert parse_matchers(written, "here", "result") == meant
 
 
-def test_there_is_a_way_to_write_every_matcher() -> None:
+def test_every_matcher_has_a_written_form() -> None:
     assert {type(parse_matchers(one, "here", "result")) for one in WRITTEN} == set(MATCHERS)
 
 
@@ -92,18 +92,18 @@ WRITTEN: list[dict[str, Any]] = [
         pytest.param([], id="an empty list"),
     ],
 )
-def test_plain_data_stays_the_very_same(data: Any) -> None:
+def test_plain_data_is_returned_as_the_same_object(data: Any) -> None:
     arguments = {"x": data, "y": [data, ({"z": data},)]}
     assert parse_matchers(arguments, "here", "arguments") is arguments
     assert parse_matchers(data, "here", "result") is data
 
 
 @pytest.mark.parametrize("written", WRITTEN, ids=lambda written: next(iter(written)))
-def test_the_arguments_as_a_whole_are_no_matcher(written: dict[str, Any]) -> None:
+def test_the_arguments_mapping_itself_is_never_a_matcher(written: dict[str, Any]) -> None:
     assert parse_matchers(written, "here", "arguments") is written
 
 
-def test_what_has_no_matcher_in_it_is_not_copied() -> None:
+def test_parts_without_a_matcher_are_not_copied() -> None:
     plain = {"deep": [1, 2]}
     arguments = {"plain": plain, "list": [plain, {"any": True}]}
     read_ = parse_matchers(arguments, "here", "arguments")
@@ -143,13 +143,13 @@ def test_what_has_no_matcher_in_it_is_not_copied() -> None:
                      ", arguments.a: regex '(' cannot be used: unclosed group.", id="the first of two"),
     ],
 )  # fmt: skip
-def test_a_wrong_matcher_says_where_and_why(arguments: dict[Any, Any], sentence: str) -> None:
+def test_an_invalid_matcher_is_refused_with_its_place_and_the_reason(arguments: dict[Any, Any], sentence: str) -> None:
     with pytest.raises(GoldenError) as caught:
         parse_matchers(arguments, "here", "arguments")
     assert str(caught.value) == f"here{sentence}"
 
 
-def test_values_that_hold_themselves_are_refused() -> None:
+def test_values_that_contain_themselves_are_refused() -> None:
     endless: dict[str, Any] = {}
     endless["x"] = [endless, endless]
     with pytest.raises(GoldenError, match=f"here: the result is nested more than {MAX_VALUE_DEPTH} levels deep"):
@@ -158,7 +158,7 @@ def test_values_that_hold_themselves_are_refused() -> None:
         check_plain_data(endless, "here", "defaults")
 
 
-def test_values_that_stand_for_far_more_than_they_are_are_refused() -> None:
+def test_shared_values_that_expand_to_too_many_containers_are_refused() -> None:
     bomb: Any = "x"
     for _ in range(12):
         bomb = [bomb] * 10
@@ -168,7 +168,7 @@ def test_values_that_stand_for_far_more_than_they_are_are_refused() -> None:
         parse_matchers({"x": bomb}, "here", "arguments")
 
 
-def test_a_value_that_stands_in_two_places_is_read_in_both() -> None:
+def test_a_value_shared_by_several_places_is_parsed_in_each() -> None:
     shared = {"any": True}
     arguments = {"a": {"y": shared}, "b": [{"equal": [shared]}], "c": [shared], "d": {"equal": shared}}
     assert parse_matchers(arguments, "here", "arguments") == {
@@ -200,7 +200,7 @@ written = st.recursive(
 
 
 def by_recursion(value: Any) -> Any:
-    """What a value means, told as plainly as can be."""
+    """The recursive oracle of `parse_matchers`."""
     if isinstance(value, list):
         return [by_recursion(part) for part in value]
     if not isinstance(value, dict):
@@ -222,5 +222,5 @@ def by_recursion(value: Any) -> Any:
 
 
 @given(written)
-def test_reading_without_recursion_finds_what_recursion_finds(value: Any) -> None:
+def test_the_iterative_parser_equals_the_recursive_oracle(value: Any) -> None:
     assert parse_matchers(value, "here", "result") == by_recursion(value)

@@ -26,7 +26,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few texts be counted, in many bands, so that small examples go the way of large sets."""
+    """Lower the thresholds so that small examples use the code path of large sets, with many bands."""
     _count_few(monkeypatch)
 
 
@@ -54,7 +54,7 @@ def assert_same(near_texts: SimilarityIndex, text: str, texts: list[str], cutoff
         assert (near.runner_up, near.runner_up_index) == (None, None)
 
 
-# --- the law ----------------------------------------------------------------------------------------------------------
+# --- laws -------------------------------------------------------------------------------------------------------------
 
 words = st.text(st.sampled_from("ab c"), max_size=12) | st.text(max_size=12) | st.just("")
 sentences = st.lists(st.sampled_from(["refund", "order", "please", "my", "4711", "straße", "東京"]), max_size=9).map(
@@ -65,9 +65,7 @@ cutoffs = st.floats(0, 100) | st.sampled_from([0.0, 50.0, 60.0, 75.0, 80.0, 90.0
 
 
 @given(texts_of_all_kinds, words | sentences, cutoffs, st.sampled_from([0.0, 3.0, 25.0, 100.0]))
-def test_the_answer_is_always_that_of_comparing_with_all_texts(
-    texts: list[str], text: str, cutoff: float, margin: float
-) -> None:
+def test_nearest_equals_a_comparison_with_all_texts(texts: list[str], text: str, cutoff: float, margin: float) -> None:
     assert_same(SimilarityIndex(texts), text, texts, cutoff, margin)
     with pytest.MonkeyPatch.context() as patch:
         _count_few(patch)
@@ -75,9 +73,7 @@ def test_the_answer_is_always_that_of_comparing_with_all_texts(
 
 
 @given(st.data(), cutoffs)
-def test_the_answer_is_the_same_for_what_is_a_few_edits_away_from_one_of_the_texts(
-    data: st.DataObject, cutoff: float
-) -> None:
+def test_nearest_equals_a_full_comparison_for_edited_copies_of_a_text(data: st.DataObject, cutoff: float) -> None:
     texts = data.draw(st.lists(sentences, min_size=1, max_size=40))
     text = list(data.draw(st.sampled_from(texts)))
     for _ in range(data.draw(st.integers(0, 6))):
@@ -97,7 +93,7 @@ def test_the_answer_is_the_same_for_what_is_a_few_edits_away_from_one_of_the_tex
         pytest.param((20, 40, "".join(map(chr, range(0x4E00, 0x4F00)))), id="Chinese"),
     ],
 )
-def test_the_answer_is_the_same_among_thousands_of_texts(shape: tuple[int, int, str]) -> None:
+def test_nearest_equals_a_full_comparison_among_thousands_of_texts(shape: tuple[int, int, str]) -> None:
     shortest, longest, alphabet = shape
     chance = random.Random("nearness")
     texts = ["".join(chance.choices(alphabet, k=chance.randint(shortest, longest))) for _ in range(4_000)]
@@ -109,16 +105,16 @@ def test_the_answer_is_the_same_among_thousands_of_texts(shape: tuple[int, int, 
             assert_same(near_texts, text[::-1], texts, cutoff, margin)
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_of_the_same_texts_is_the_answer_and_the_others_are_no_rivals() -> None:
+def test_the_first_of_equal_texts_is_nearest_and_the_others_are_not_runners_up() -> None:
     texts = ["cancel it", "refund my order", "refund my order", "refund my older"]
     near = SimilarityIndex(texts).nearest("refund my order", 90, margin=10)
     assert near == NearestText(1, 100.0, fuzz.ratio("refund my order", "refund my older"), 3)
 
 
-def test_a_rival_is_told_only_within_the_margin() -> None:
+def test_a_runner_up_is_reported_only_within_the_margin() -> None:
     near_texts = SimilarityIndex(["refund my order", "refund my older"])
     assert near_texts.nearest("refund my order", 90) == NearestText(0, 100.0)
     assert near_texts.nearest("refund my order", 90, margin=50) == NearestText(
@@ -126,7 +122,7 @@ def test_a_rival_is_told_only_within_the_margin() -> None:
     )
 
 
-def test_a_rival_may_lie_below_the_cutoff() -> None:
+def test_a_runner_up_can_be_below_the_cutoff() -> None:
     near = SimilarityIndex(["refund my order", "refund me"]).nearest("refund my order", 95, margin=60)
     assert near is not None
     assert near.runner_up is not None
@@ -134,23 +130,23 @@ def test_a_rival_may_lie_below_the_cutoff() -> None:
 
 
 @pytest.mark.parametrize("texts", [pytest.param([], id="no texts"), pytest.param(["refund"], id="other texts")])
-def test_nothing_near_is_no_answer(texts: list[str]) -> None:
+def test_nearest_is_none_when_no_text_reaches_the_cutoff(texts: list[str]) -> None:
     assert SimilarityIndex(texts).nearest("what is the weather", 90) is None
     assert len(SimilarityIndex(texts)) == len(texts)
 
 
-def test_an_empty_text_is_near_to_an_empty_one_only(counting: None) -> None:
+def test_an_empty_text_matches_only_an_empty_text(counting: None) -> None:
     near_texts = SimilarityIndex(["refund", "", "order"])
     assert near_texts.nearest("", 1) == NearestText(1, 100.0)
     assert SimilarityIndex(["refund", "order"]).nearest("", 1) is None
 
 
-def test_a_text_that_is_too_long_to_be_remembered_is_found_all_the_same() -> None:
+def test_a_text_too_long_for_the_cache_is_still_found() -> None:
     text = "refund my order " * 500
     assert SimilarityIndex([text, "refund"]).nearest(text[:-1], 90) == NearestText(0, pytest.approx(99.99, abs=0.01))
 
 
-def test_threads_that_ask_at_once_are_answered_alike() -> None:
+def test_concurrent_lookups_return_correct_results() -> None:
     chance = random.Random("threads")
     texts = ["".join(chance.choices(ALPHABET, k=60)) for _ in range(3_000)]
     near_texts = SimilarityIndex(texts)
@@ -162,7 +158,7 @@ def test_threads_that_ask_at_once_are_answered_alike() -> None:
     ]
 
 
-def test_prepared_texts_go_to_another_process() -> None:
+def test_a_similarity_index_survives_pickling() -> None:
     again = pickle.loads(pickle.dumps(SimilarityIndex(["refund", "order"])))
     assert again.nearest("ordre", 70) == SimilarityIndex(["refund", "order"]).nearest("ordre", 70)
 
@@ -173,7 +169,7 @@ def test_prepared_texts_go_to_another_process() -> None:
 @given(
     st.lists(st.text(ALPHABET, max_size=30), min_size=1, max_size=20), st.text(ALPHABET, max_size=60), st.integers(1, 9)
 )
-def test_texts_are_counted_together_as_one_by_one(texts: list[str], text: str, at_once: int) -> None:
+def test_bit_parallel_trigram_counts_equal_counts_text_by_text(texts: list[str], text: str, at_once: int) -> None:
     wanted = sorted(trigram_buckets(text))
     band = TrigramBand(texts)
     counts: list[int] = []
@@ -189,11 +185,11 @@ def test_texts_are_counted_together_as_one_by_one(texts: list[str], text: str, a
         assert set_bit_positions(enough) == [at for at, count in enumerate(shared) if count >= least]
 
 
-def test_a_kind_depends_on_three_characters_in_a_row_and_on_nothing_else() -> None:
+def test_trigram_buckets_depend_only_on_three_consecutive_characters() -> None:
     assert trigram_buckets("a text and order") - trigram_buckets("ABC order") <= trigram_buckets("a text and o")
     assert len(trigram_buckets("xyzxyzxyzxyz")) == len(trigram_buckets("xyzxyz"))
 
 
 @pytest.mark.parametrize("bits", [0, 1, 1 << 3000, (1 << 3000) - 1, int("10" * 900, 2), (1 << 2000) + (1 << 7) + 1])
-def test_places_are_those_of_the_bits_that_are_set(bits: int) -> None:
+def test_set_bit_positions_lists_the_positions_of_all_set_bits(bits: int) -> None:
     assert set_bit_positions(bits) == [at for at in range(bits.bit_length()) if bits >> at & 1]

@@ -1,4 +1,4 @@
-"""Texts that people typed are the same whatever their case, white space and Unicode composition."""
+"""Normalized texts are equal whatever their case, white space and Unicode composition."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ E_ACUTE, ACUTE = "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{COMBINING ACUTE ACCE
         pytest.param("ok", "ok.", False, id="punctuation"),
     ],
 )
-def test_texts_that_are_the_same(one: str, other: str, same: bool) -> None:
+def test_texts_are_equal_whatever_their_case_white_space_and_composition(one: str, other: str, same: bool) -> None:
     assert (normalize_text(one) == normalize_text(other)) is same
 
 
-def test_no_text_is_empty() -> None:
+def test_none_is_normalized_to_an_empty_text() -> None:
     assert normalize_text(None) == ""
 
 
 @pytest.mark.e2e
-def test_ten_megabytes_of_accents_are_left_as_they_are() -> None:
+def test_a_sequence_of_millions_of_combining_accents_is_not_normalized() -> None:
     accents = "a" + f"{ACUTE}\N{COMBINING CEDILLA}" * 5_000_000
     assert normalize_text(accents) == accents
 
 
 @given(st.text())
-def test_normalizing_twice_changes_nothing_more(text: str) -> None:
+def test_normalization_is_idempotent(text: str) -> None:
     assert normalize_text(normalize_text(text)) == normalize_text(text)

@@ -1,4 +1,4 @@
-"""What golden files declare of tools and servers, once for all goldens that are loaded together."""
+"""Golden files declare tools and servers once for all goldens that are loaded together."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def vocabulary(folder: Path, yaml: str) -> Vocabulary:
         ),
     ],
 )
-def test_every_notation_can_declare_tools_and_servers(tmp_path: Path, name: str, content: str) -> None:
+def test_every_file_format_can_declare_tools_and_servers(tmp_path: Path, name: str, content: str) -> None:
     goldens = load_goldens(written(tmp_path, name, content))
     assert goldens.vocabulary == VOCABULARY
     tools = (ExpectedTool("search_hotels"), ExpectedTool("add", server="orders"))
     assert list(goldens) == [Golden("book", tools=tools, vocabulary=VOCABULARY)]
 
 
-def test_a_first_line_may_set_defaults_only(tmp_path: Path) -> None:
+def test_the_first_line_of_a_json_lines_file_can_set_only_defaults(tmp_path: Path) -> None:
     (golden,) = load_goldens(written(tmp_path, "g.jsonl", '{"defaults": {"order": "exact"}}\n{"id": "a", "tools": []}'))
     assert golden == Golden("a", order="exact")
 
@@ -94,17 +94,17 @@ def test_files_that_are_loaded_together_share_one_vocabulary(tmp_path: Path) -> 
         pytest.param("tools: {a: {aliases: [A, a]}}", Tool("a", ("A", "a")), id="aliases that say nothing new"),
     ],
 )
-def test_a_declaration_may_be_short(tmp_path: Path, yaml: str, tool: Tool) -> None:
+def test_a_tool_declaration_has_short_forms(tmp_path: Path, yaml: str, tool: Tool) -> None:
     assert vocabulary(tmp_path, yaml).tools == (tool,)
 
 
-def test_unknown_keys_of_a_tool_are_kept_with_the_one_warning(tmp_path: Path) -> None:
+def test_unknown_keys_of_a_tool_become_metadata_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(GoldspanWarning, match="kept as metadata: 'owner'"):
         (tool,) = vocabulary(tmp_path, "tools: {a: {owner: billing team}}").tools
     assert tool == Tool("a", metadata={"owner": "billing team"})
 
 
-# --- mistakes ---------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -160,14 +160,14 @@ def test_unknown_keys_of_a_tool_are_kept_with_the_one_warning(tmp_path: Path) ->
         ),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_vocabulary_says_where_and_what(tmp_path: Path, head: str, sentence: str) -> None:
+def test_an_error_in_a_vocabulary_names_the_place_and_the_problem(tmp_path: Path, head: str, sentence: str) -> None:
     with pytest.raises(GoldenError) as caught:
         vocabulary(tmp_path, head)
-    start, told = str(caught.value).split("v.yaml", 1)
-    assert (start, told.lstrip(",: ")) == (f"{tmp_path}/", sentence)
+    start, message = str(caught.value).split("v.yaml", 1)
+    assert (start, message.lstrip(",: ")) == (f"{tmp_path}/", sentence)
 
 
-def test_tools_of_two_servers_may_have_one_name(tmp_path: Path) -> None:
+def test_tools_of_different_servers_can_have_the_same_name(tmp_path: Path) -> None:
     yaml = "tools: {mcp__orders__add: {}, mcp__stock__add: {}, add: {}}"
     assert [tool.name for tool in vocabulary(tmp_path, yaml).tools] == ["mcp__orders__add", "mcp__stock__add", "add"]
 
@@ -180,20 +180,20 @@ def test_two_files_cannot_declare_a_tool_differently(tmp_path: Path) -> None:
     assert str(caught.value) == f"{two}, tool 'a': {one} declares it differently."
 
 
-def test_a_vocabulary_alone_is_no_set_of_goldens(tmp_path: Path) -> None:
+def test_files_that_declare_only_a_vocabulary_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "tools.jsonl", json.dumps(HEAD))
     with pytest.raises(GoldenError, match=r"tools\.jsonl: the file holds no golden\."):
         load_goldens(path)
 
 
-def test_a_tool_cannot_be_expected_and_forbidden_by_two_of_its_names(tmp_path: Path) -> None:
+def test_a_tool_expected_by_its_name_and_forbidden_by_its_alias_is_refused(tmp_path: Path) -> None:
     row = {"id": "a", "tools": ["search_hotels"], "forbid": ["hotel_search"]}
     path = written(tmp_path, "g.json", json.dumps({**HEAD, "goldens": [row]}))
     with pytest.raises(GoldenError, match="'search_hotels' is both expected and forbidden"):
         load_goldens(path)
 
 
-def test_one_servers_tool_may_be_expected_and_the_others_forbidden(tmp_path: Path) -> None:
+def test_a_tool_of_one_server_can_be_expected_and_that_of_another_forbidden(tmp_path: Path) -> None:
     row = {"id": "a", "tools": ["mcp__orders__add"], "forbid": ["mcp__stock__add"]}
     assert load_goldens(written(tmp_path, "g.json", json.dumps([row])))["a"].forbid == ("mcp__stock__add",)
 
@@ -201,14 +201,14 @@ def test_one_servers_tool_may_be_expected_and_the_others_forbidden(tmp_path: Pat
 # --- goldens made in code ---------------------------------------------------------------------------------------------
 
 
-def test_a_set_of_goldens_gives_its_vocabulary_to_those_without() -> None:
+def test_a_set_of_goldens_passes_its_vocabulary_to_goldens_without_one() -> None:
     other = Vocabulary(servers=("other",))
     goldens = Goldens([Golden("a"), Golden("b", vocabulary=other)], vocabulary=VOCABULARY)
     assert [golden.vocabulary for golden in goldens] == [VOCABULARY, other]
     assert Goldens([Golden("a")]).vocabulary == Vocabulary()
 
 
-def test_a_golden_is_another_where_its_names_mean_something_else() -> None:
+def test_the_digest_of_a_golden_depends_on_its_vocabulary_without_descriptions() -> None:
     changes = [
         Vocabulary(),
         Vocabulary((Tool("a"),)),
@@ -219,8 +219,8 @@ def test_a_golden_is_another_where_its_names_mean_something_else() -> None:
         Vocabulary(servers=("s",)),
     ]
     assert len({Golden("g", vocabulary=vocabulary).digest for vocabulary in changes}) == len(changes)
-    told = Vocabulary((Tool("a", description="words"),))
-    assert Golden("g", vocabulary=told).digest == Golden("g", vocabulary=changes[1]).digest
+    described = Vocabulary((Tool("a", description="words"),))
+    assert Golden("g", vocabulary=described).digest == Golden("g", vocabulary=changes[1]).digest
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,9 @@ def test_a_golden_is_another_where_its_names_mean_something_else() -> None:
         pytest.param((Tool("mcp__orders__add", ("plus",)),), "plus", True, id="by another name"),
     ],
 )
-def test_whether_the_server_of_a_call_is_known(declared: tuple[Tool, ...], called: str, known: bool) -> None:
+def test_a_call_passes_only_when_its_server_is_known_and_is_undetermined_otherwise(
+    declared: tuple[Tool, ...], called: str, known: bool
+) -> None:
     run = Run("r", tool_calls=(ToolCall(called),))
     golden = Golden("g", tools=(ExpectedTool("mcp__orders__add"),), vocabulary=Vocabulary(declared))
     evaluation = evaluate(run, golden)
