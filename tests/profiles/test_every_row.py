@@ -1,7 +1,7 @@
-"""Scores that the peers themselves computed, in the versions each row names, and ours beside them.
+"""Goldspan computes the same scores as the peers did, in the versions that each row names.
 
-`tests/fixtures/oracles` holds an even sample of many thousand cases, and for each axis of a formula cases that come out
-differently as soon as the axis has another value. `seeds` are the worked examples of the peers' own pages.
+`tests/fixtures/oracles` holds an even sample of many thousand cases and, for each axis of a formula, cases whose score
+changes when the axis has another value. `seeds` are the worked examples from the documentation of the peers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FILES = sorted(path.name.removesuffix(".jsonl.gz") for path in FIXTURES.glob("*.
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_row_has_the_value_and_the_verdict_of_its_peer(file: str) -> None:
+def test_every_row_has_the_score_and_the_verdict_of_its_peer(file: str) -> None:
     wrong = [(row, score) for row in rows(file) if not equal(score := scored(row), row)]
     assert wrong == []
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_score_says_why(file: str) -> None:
+def test_every_score_has_a_reason(file: str) -> None:
     for row in rows(file):
         score = scored(row)
         assert score.reason is not None
@@ -41,7 +41,7 @@ def test_every_score_says_why(file: str) -> None:
         assert (score.label == "not_evaluated") is (score.value is None)
 
 
-def test_every_peer_that_can_be_run_has_its_rows() -> None:
+def test_every_peer_that_can_run_locally_has_rows() -> None:
     services = {"vertex", "agentcore", "galtea"}
     assert {*FILES} - {"seeds"} == {*profiles.NAMES} - services
     assert min(len(rows(file)) for file in FILES if file != "seeds") > 300
@@ -99,8 +99,8 @@ def test_every_peer_that_can_be_run_has_its_rows() -> None:
         ),
     ],
 )
-def test_the_rows_tell_apart(file: str, axes: dict[str, Any]) -> None:
-    """Another value of an axis changes some row: what is documented of the peer is held by a case."""
+def test_another_value_of_a_formula_axis_changes_the_score_of_some_row(file: str, axes: dict[str, Any]) -> None:
+    """Every documented property of a peer has a row that fails when the property changes."""
     assert any(value_with(row, axes) != scored(row).value for row in rows(file))
 
 
@@ -134,7 +134,7 @@ def sides(row: dict[str, Any]) -> tuple[list[Any], list[Any], dict[str, Any]]:
 def equal(score: Score, row: dict[str, Any]) -> bool:
     if row["score"] is None:
         return score.value is None and score.passed is None and bool(score.reason)
-    # Where a page states another score than its code gives, ours is the code's.
+    # Where the documentation of a peer and its code disagree, the row holds the score of the code.
     return score.value is not None and abs(score.value - row["score"]) <= 1e-9 and score.passed == row["passed"]
 
 
@@ -143,7 +143,7 @@ def _all_rows() -> Iterator[dict[str, Any]]:
         yield from rows(file)
 
 
-def test_what_a_profile_is_given_stays_as_it_was() -> None:
+def test_scoring_does_not_modify_its_input() -> None:
     for row in _all_rows():
         before = json.dumps(row)
         scored(row)

@@ -1,4 +1,4 @@
-"""What a profile may be told, and what is said about a slip."""
+"""The options of a profile, and the error messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from goldspan.model import ExpectedTool, ToolCall
 
 
 class Params(Enum):
-    """As deepeval has them."""
+    """The enumeration of deepeval."""
 
     INPUT_PARAMETERS = "input_parameters"
 
 
 class MatchType(Enum):
-    """As google-adk has them."""
+    """The enumeration of google-adk."""
 
     ANY_ORDER = 2
 
 
-def test_profiles_are_at_hand_as_a_public_name() -> None:
+def test_profiles_is_a_public_name_of_the_package() -> None:
     assert goldspan.profiles.score("deepeval", ["a"], ["a"]).passed is True
 
 
@@ -106,7 +106,9 @@ def test_profiles_are_at_hand_as_a_public_name() -> None:
         pytest.param("agentevals", {"tool_args_match_overrides": ["a"]}, "must be a dictionary", id="rules in a list"),
     ],
 )
-def test_a_slip_is_told_with_the_nearest_valid_word(peer: Any, options: dict[str, Any], message: str) -> None:
+def test_an_invalid_peer_or_option_is_refused_with_the_nearest_valid_word(
+    peer: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigurationError) as error:
         profiles.score(peer, ["a"], ["a"], **options)
     assert message in str(error.value)
@@ -126,41 +128,43 @@ def test_a_slip_is_told_with_the_nearest_valid_word(peer: Any, options: dict[str
         pytest.param([ToolCall(1)], [], "called: the name of a tool must be text.", id="a value of the model"),
     ],
 )
-def test_what_is_no_list_of_tools_is_told_with_its_place(called: Any, expected: Any, message: str) -> None:
+def test_an_invalid_list_of_tools_is_refused_with_the_place_of_the_error(
+    called: Any, expected: Any, message: str
+) -> None:
     with pytest.raises(GoldspanError) as error:
         profiles.score("deepeval", called, expected)
     assert message in str(error.value)
 
 
-def test_a_case_is_for_the_peer_that_looks_at_one() -> None:
+def test_the_case_argument_is_accepted_only_by_peers_that_use_it() -> None:
     with pytest.raises(ConfigurationError, match="uses only the two lists"):
         profiles.score("deepeval", [], [], case={})
     with pytest.raises(GoldspanError, match="case: 1 possible_answers for 2 expected tools"):
         profiles.score("bfcl", ["a", "b"], ["a", "b"], case={"possible_answers": [{"a": {}}]})
 
 
-def test_the_names_of_packages_are_as_good_as_those_of_peers() -> None:
+def test_the_package_name_of_a_peer_selects_its_profile() -> None:
     assert profiles.prepare("pydantic-evals").peer is profiles.prepare("pydantic_evals").peer
 
 
-def test_members_of_the_peers_own_enumerations_are_words() -> None:
+def test_enumeration_members_of_a_peer_are_accepted_as_option_values() -> None:
     called, expected = [{"name": "a", "args": {"x": 1}}], [{"name": "a", "args": {"x": 2}}]
     params = [Params.INPUT_PARAMETERS]
     assert profiles.score("deepeval", called, expected, evaluation_params=params).value == 0.0
     assert profiles.score("google_adk", ["b", "a"], ["a", "b"], match_type=MatchType.ANY_ORDER).value == 1.0
 
 
-def test_no_rules_for_single_tools_are_as_good_as_none_at_all() -> None:
+def test_none_is_accepted_for_the_rules_by_tool() -> None:
     assert profiles.score("openevals", ["a"], ["a"], tool_args_match_overrides=None).value == 1.0
 
 
-def test_a_profile_is_made_once() -> None:
+def test_a_prepared_profile_is_cached() -> None:
     assert profiles.prepare("deepeval", threshold=0.7) is profiles.prepare("deepeval", threshold=0.7)
     listed = profiles.prepare("deepeval", evaluation_params=["output"])
     assert listed is profiles.prepare("deepeval", evaluation_params=("output",))
 
 
-def test_options_that_cannot_be_hashed_are_taken_too() -> None:
+def test_unhashable_option_values_are_accepted() -> None:
     options = {"assertion": "trajectory:tool-args-match", "mode": "exact"}
     made = [{"name": "a", "args": {"q": 1, "page": 1}}]
     wanted = [{"name": "a", "args": {"q": 1}}]
@@ -175,7 +179,9 @@ def test_options_that_cannot_be_hashed_are_taken_too() -> None:
         pytest.param("deepeval", {"available_tools": ["a"]}, "deepeval asks a language model", id="deepeval"),
     ],
 )
-def test_what_a_peer_asks_a_model_for_is_no_number_of_ours(peer: str, options: dict[str, Any], reason: str) -> None:
+def test_a_metric_for_which_the_peer_uses_a_model_is_not_evaluated(
+    peer: str, options: dict[str, Any], reason: str
+) -> None:
     score = profiles.score(peer, ["a"], ["a"], **options)
     assert (score.value, score.passed, score.label) == (None, None, "not_evaluated")
     assert (score.reason or "").startswith(reason)
@@ -191,7 +197,7 @@ def test_what_a_peer_asks_a_model_for_is_no_number_of_ours(peer: str, options: d
         pytest.param("promptfoo", {}, "promptfoo raises Error where nothing is expected.", id="promptfoo"),
     ],
 )
-def test_where_a_peer_raises_there_is_no_value_and_the_reason_says_so(
+def test_a_case_in_which_the_peer_raises_is_not_evaluated_and_the_reason_names_the_error(
     peer: str, options: dict[str, Any], error: str
 ) -> None:
     score = profiles.score(peer, ["a"], [], **options)
@@ -199,7 +205,7 @@ def test_where_a_peer_raises_there_is_no_value_and_the_reason_says_so(
     assert (score.reason or "").startswith(error)
 
 
-def test_values_that_cannot_be_compared_have_no_score() -> None:
+def test_values_that_the_peer_cannot_compare_are_not_evaluated() -> None:
     deep: Any = {}
     for _ in range(100_000):
         deep = {"k": deep}
@@ -210,22 +216,20 @@ def test_values_that_cannot_be_compared_have_no_score() -> None:
     missing = profiles.score("deepeval", ["a"], [{"name": "a", "args": {}}], evaluation_params=["input_parameters"])
     assert missing.value is None
     assert "AttributeError" in (missing.reason or "")
-    while deep:  # a long chain is taken apart by its links, for the sake of the stack of the garbage collector
+    while deep:  # unlink the chain step by step: its recursive deallocation can overflow the stack
         deep = deep.pop("k")
 
 
 @pytest.mark.parametrize("options", [{}, {"should_consider_ordering": True}], ids=["any order", "in order"])
 @pytest.mark.parametrize("arguments", [None, "no JSON"], ids=["none", "text"])
-def test_one_pair_that_cannot_be_compared_leaves_no_score_however_well_the_others_fit(
-    arguments: Any, options: dict[str, Any]
-) -> None:
+def test_one_incomparable_pair_makes_the_whole_case_not_evaluated(arguments: Any, options: dict[str, Any]) -> None:
     calls = [{"name": "a", "args": {"k": 1}}, {"name": "a", "args": arguments}]
     score = profiles.score("deepeval", calls, calls, evaluation_params=["input_parameters"], **options)
     assert score.value is None
     assert "AttributeError" in (score.reason or "")
 
 
-def test_texts_that_take_minutes_to_align_have_no_score() -> None:
+def test_texts_too_long_for_a_character_comparison_are_not_evaluated() -> None:
     call = [{"name": "a", "args": {"k": "x" * 3000}}]
     other = [{"name": "a", "args": {"k": "y" * 3000}}]
     options = {"check_parameters": True, "parameter_matching_strategy": "fuzzy"}
@@ -273,35 +277,35 @@ def test_outputs_are_read_from_every_form_of_a_call(call: Any) -> None:
     assert profiles.score("deepeval", ["a"], [ExpectedTool("a")], **options).value == 1.0
 
 
-def test_names_and_dictionaries_may_stand_side_by_side_and_in_any_iterable() -> None:
+def test_names_and_dictionaries_can_be_mixed_in_any_iterable() -> None:
     for dictionary in "ab":
         called = ({"name": name} if name == dictionary else name for name in "ab")
         assert profiles.score("google_adk", called, ("a", ToolCall("b"))).value == 1.0
 
 
-def test_arguments_that_are_no_json_object_are_what_they_are() -> None:
+def test_arguments_that_are_not_a_json_object_are_compared_as_text() -> None:
     called, same, other = ([{"name": "a", "arguments": text}] for text in ("[1]", "[1]", "{1"))
     assert profiles.score("google_adk", called, same).value == 1.0
     assert profiles.score("google_adk", called, other).value == 0.0
 
 
-# --- what there is to know --------------------------------------------------------------------------------------------
+# --- descriptions -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("peer", profiles.NAMES)
 def test_every_peer_is_described_with_its_options_and_quirks(peer: str) -> None:
-    told = profiles.describe(peer)
-    assert told.peer == peer
-    assert told.title
-    assert told.version
-    assert "sane" in told.options
-    assert told.quirks
-    page = str(told)
-    assert all(option in page for option in told.options)
-    assert all(quirk.text in page and quirk.sane in page for quirk in told.quirks)
+    description = profiles.describe(peer)
+    assert description.peer == peer
+    assert description.title
+    assert description.version
+    assert "sane" in description.options
+    assert description.quirks
+    page = str(description)
+    assert all(option in page for option in description.options)
+    assert all(quirk.text in page and quirk.sane in page for quirk in description.quirks)
 
 
-def test_a_description_is_a_page_to_read() -> None:
+def test_a_description_lists_title_options_and_quirks_as_text() -> None:
     assert str(profiles.describe("pydantic_evals")).splitlines()[:12] == [
         "pydantic_evals: ToolCorrectness, TrajectoryMatch, ArgumentCorrectness, MaxToolCalls (2.62.0)",
         "Options",
@@ -321,7 +325,7 @@ def test_a_description_is_a_page_to_read() -> None:
     ]
 
 
-def test_an_unknown_peer_is_not_described() -> None:
+def test_describing_an_unknown_peer_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="Did you mean 'ragas'"):
         profiles.describe("raga")
 

@@ -1,4 +1,4 @@
-"""A peer's number for a run and its golden, beside goldspan's own metrics."""
+"""A profile computes the score of a peer for a run and its golden, as a metric."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def scored(calls: tuple[ToolCall, ...], golden: Golden | None, peer: str = "deep
     return score
 
 
-def test_a_profile_is_a_metric_of_its_own_name() -> None:
+def test_a_profile_is_a_metric_with_the_name_of_the_peer() -> None:
     golden = Golden("g", tools=(ExpectedTool("search"), ExpectedTool("search"), ExpectedTool("book")))
     score = scored((ToolCall("search"), ToolCall("search")), golden, threshold=0.25)
     assert (score.value, score.passed, score.threshold) == (pytest.approx(1 / 3), True, 0.25)
@@ -27,11 +27,11 @@ def test_a_profile_is_a_metric_of_its_own_name() -> None:
     assert sane.value == pytest.approx(2 / 3)
 
 
-def test_a_peer_without_a_rule_for_passing_gates_nothing() -> None:
+def test_a_peer_without_a_threshold_gives_no_verdict() -> None:
     assert scored((ToolCall("a"),), Golden("g", tools=(ExpectedTool("a"),)), "ragas").passed is None
 
 
-def test_calls_that_were_not_made_or_do_not_count_are_not_the_peers() -> None:
+def test_denied_calls_and_handoffs_are_not_passed_to_the_peer() -> None:
     calls = (
         ToolCall("a"),
         ToolCall("b", outcome="denied"),
@@ -43,13 +43,13 @@ def test_calls_that_were_not_made_or_do_not_count_are_not_the_peers() -> None:
     assert scored(calls, golden, "pydantic_evals").value == 1.0
 
 
-def test_a_peer_sees_names_as_the_instrumentation_wrote_them() -> None:
+def test_a_peer_compares_names_as_the_instrumentation_recorded_them() -> None:
     calls = (ToolCall("find", "mcp__orders__find"),)
     assert scored(calls, Golden("g", tools=(ExpectedTool("find"),))).value == 0.0
     assert scored(calls, Golden("g", tools=(ExpectedTool("mcp__orders__find"),))).value == 1.0
 
 
-def test_parallel_calls_and_calls_that_are_expected_twice_are_expected_one_by_one() -> None:
+def test_parallel_and_repeated_expectations_are_expanded_to_single_calls() -> None:
     golden = Golden("g", tools=(Parallel((ExpectedTool("a"), ExpectedTool("b"))), ExpectedTool("c", times=Times(2, 2))))
     calls = tuple(map(ToolCall, "abcc"))
     assert scored(calls, golden, "langchain_benchmarks", order_matters=False).value == 1.0
@@ -69,24 +69,24 @@ def test_parallel_calls_and_calls_that_are_expected_twice_are_expected_one_by_on
         pytest.param(Golden("g", tools=(ExpectedTool("a", {"k": 1}),)), "not captured", id="no arguments seen"),
     ],
 )
-def test_what_a_peer_has_no_word_for_has_no_number(golden: Golden, reason: str) -> None:
+def test_expectations_that_the_peer_cannot_express_are_not_evaluated(golden: Golden, reason: str) -> None:
     score = scored((ToolCall("a"),), golden, "google_adk")
     assert (score.value, score.passed, score.label) == (None, None, "not_evaluated")
     assert reason in (score.reason or "")
 
 
-def test_matchers_and_missing_arguments_are_no_matter_to_a_peer_that_reads_names() -> None:
+def test_a_peer_that_compares_only_names_ignores_matchers_and_missing_arguments() -> None:
     golden = Golden("g", tools=(ExpectedTool("a", {"k": Approx(1)}), ExpectedTool("b", {"k": 1})))
     assert scored((ToolCall("a"), ToolCall("b")), golden, "eval_ai_library").value == 1.0
 
 
-def test_a_call_without_arguments_is_the_peers_to_judge_where_none_are_expected() -> None:
+def test_a_call_without_captured_arguments_is_scored_where_none_are_expected() -> None:
     golden = Golden("g", tools=(ExpectedTool("a", {"k": (1, {"l": 2})}), ExpectedTool("b")))
     calls = (ToolCall("a", arguments={"k": [1, {"l": 2}]}), ToolCall("b"))
     assert scored(calls, golden, "ragas", metric="ToolCallF1").value == 1.0
 
 
-def test_goldens_that_no_file_can_hold_take_no_time_and_memory() -> None:
+def test_circular_arguments_and_huge_repeat_counts_are_handled_in_bounded_time() -> None:
     circle: dict[str, Any] = {}
     circle["k"] = [circle]
     rows = (ComparisonRow("unexpected", called=ToolCall("a", arguments={"k": 1})),)
@@ -97,11 +97,11 @@ def test_goldens_that_no_file_can_hold_take_no_time_and_memory() -> None:
     assert "repeatable" in metric.why_missing(often)
 
 
-def test_where_a_peer_raises_the_evaluation_goes_on() -> None:
+def test_a_case_in_which_the_peer_raises_does_not_fail_the_evaluation() -> None:
     score = scored((ToolCall("a"),), Golden("g"), "azure")
     assert (score.value, score.error) == (None, None)
     assert score.reason == "azure raises EvaluationException where nothing is expected"
 
 
-def test_without_a_golden_there_is_no_number() -> None:
+def test_a_run_without_a_golden_has_no_score() -> None:
     assert scored((ToolCall("a"),), None).value is None

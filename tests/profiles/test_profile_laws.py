@@ -1,4 +1,4 @@
-"""What holds for every peer, whatever its options and whatever it is given."""
+"""Properties that hold for every peer, with any options and any input."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def settings_of_a_peer(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @given(settings_of_a_peer(), SIDES, SIDES)
-def test_every_score_is_a_share_or_says_why_there_is_none(
+def test_every_score_is_between_0_and_1_or_has_a_reason_for_its_absence(
     settings: tuple[str, dict[str, Any]], called: list[Any], expected: list[Any]
 ) -> None:
     peer, options = settings
@@ -116,7 +116,7 @@ def test_every_score_is_a_share_or_says_why_there_is_none(
 
 
 @given(settings_of_a_peer(), SIDES, SIDES)
-def test_the_same_question_has_the_same_answer(
+def test_a_prepared_profile_gives_the_same_score_as_a_direct_call(
     settings: tuple[str, dict[str, Any]], called: list[Any], expected: list[Any]
 ) -> None:
     peer, options = settings
@@ -125,7 +125,7 @@ def test_the_same_question_has_the_same_answer(
 
 
 @given(settings_of_a_peer(), st.lists(NAMES, min_size=1, max_size=4), st.lists(NAMES, min_size=1, max_size=4))
-def test_empty_sides_have_the_score_that_the_table_says(
+def test_empty_sides_have_the_scores_that_the_formula_states(
     settings: tuple[str, dict[str, Any]], called: list[str], expected: list[str]
 ) -> None:
     peer, options = settings
@@ -138,7 +138,7 @@ def test_empty_sides_have_the_score_that_the_table_says(
 
 
 @given(PLAIN, PLAIN, st.randoms(use_true_random=False))
-def test_a_sane_number_depends_on_no_order_unless_order_is_asked_for(
+def test_a_sane_score_without_ordering_does_not_depend_on_the_order_of_calls(
     called: list[Any], expected: list[Any], random: Any
 ) -> None:
     for peer, options in (
@@ -155,7 +155,7 @@ def test_a_sane_number_depends_on_no_order_unless_order_is_asked_for(
 
 
 @given(PLAIN, PLAIN)
-def test_no_way_of_assigning_is_better_than_the_best(called: list[Any], expected: list[Any]) -> None:
+def test_no_assignment_is_better_than_the_optimal_one(called: list[Any], expected: list[Any]) -> None:
     assume(called and expected)
     values = {
         assign: matched(Formula(argument_rule="union_share", assignment=assign), called, expected) / len(expected)
@@ -167,7 +167,7 @@ def test_no_way_of_assigning_is_better_than_the_best(called: list[Any], expected
 
 @given(st.lists(st.sampled_from("abc"), max_size=60), st.lists(st.sampled_from("abcd"), max_size=60))
 @example(["a", "b"] * 20, ["b"] * 40)
-def test_names_alone_find_their_equals_however_many_there_are(called: list[str], expected: list[str]) -> None:
+def test_assignments_by_name_alone_match_the_common_multiset(called: list[str], expected: list[str]) -> None:
     board = SidePair(read_side(expected, "e"), read_side(called, "c"))
     common = (Counter(called) & Counter(expected)).total()
     assert {assign(board) for word, assign in ASSIGNMENTS.items() if word != "best_by_content"} == {common}
@@ -181,7 +181,7 @@ def test_names_alone_find_their_equals_however_many_there_are(called: list[str],
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abcd"), max_size=40))
 @example(["a", "b"] * 20, ["b"] * 40)
 @example(["a", "b", "a"], ["a", "b", "a"])
-def test_names_without_a_board_are_paired_as_on_one(called: list[str], expected: list[str]) -> None:
+def test_the_name_pairings_equal_the_pairings_of_a_side_pair(called: list[str], expected: list[str]) -> None:
     board = SidePair(read_side(expected, "e"), read_side(called, "c"))
     for word, pair in NAME_PAIRINGS.items():
         assert pair(expected, called) == (ASSIGNMENTS.get(word) or PAIRINGS[word])(board)
@@ -198,7 +198,7 @@ def test_names_without_a_board_are_paired_as_on_one(called: list[str], expected:
         }
     ),
 )
-def test_names_alone_are_paired_like_calls_whose_arguments_do_not_matter(
+def test_pairing_by_name_equals_pairing_with_ignored_arguments(
     called: list[Any], expected: list[Any], axes: dict[str, Any]
 ) -> None:
     sides = read_side(called, "c"), read_side(expected, "e")
@@ -222,18 +222,18 @@ def test_names_alone_are_paired_like_calls_whose_arguments_do_not_matter(
         }
     ),
 )
-@example(  # not all have a worth
+@example(  # one pair has no weight
     ([{"name": "a", "args": None}, {"name": "a", "args": {}}],) * 2,
     {"argument_rule": "union_share", "missing_arguments": "none", "pairing": "lcs"},
 )
-@example(  # sorted by their text, equal arguments change places
+@example(  # sorting by text reorders equal arguments
     ([named("a", True), named("A", "B")], [named("a", 1), named("A", "B")]),
     {"argument_rule": "equal", "name_rule": "canonical", "pairing": "sorted"},
 )
 @example(([named("a", True)], [named("a", 1)]), {"argument_rule": "js_equal"})
 @example(([named("a", True)], [named("a", 1)]), {"argument_rule": "json_equal"})
 @example(([named("a", True)], [named("a", 1)]), {"argument_rule": "expected_share"})
-def test_sides_that_are_seen_to_be_equal_are_paired_as_if_they_were_not(
+def test_the_equality_shortcut_does_not_change_the_result(
     sides: tuple[list[Any], list[Any]], axes: dict[str, Any]
 ) -> None:
     engine = FormulaEngine(Formula(**axes))
@@ -241,7 +241,7 @@ def test_sides_that_are_seen_to_be_equal_are_paired_as_if_they_were_not(
     def outcome() -> Any:
         try:
             return engine.count_matches(*(read_side(side, "side") for side in sides))
-        except Exception as error:  # noqa: BLE001 - to have no number is an outcome as well
+        except Exception as error:  # noqa: BLE001 - an exception is an outcome too
             return type(error)
 
     quick = outcome()
@@ -250,7 +250,9 @@ def test_sides_that_are_seen_to_be_equal_are_paired_as_if_they_were_not(
 
 
 @given(mostly_equal(PLAIN), st.booleans())
-def test_an_answer_takes_all_of_its_content_with_it(sides: tuple[list[Any], list[Any]], by_name: bool) -> None:
+def test_best_by_content_consumes_all_calls_with_the_content_of_the_best_call(
+    sides: tuple[list[Any], list[Any]], by_name: bool
+) -> None:
     called, expected = sides
     free, total = list(called), 0.0
     for wanted in expected:
@@ -268,13 +270,13 @@ def test_an_answer_takes_all_of_its_content_with_it(sides: tuple[list[Any], list
 
 
 def matched(formula: Formula, called: list[Any], expected: list[Any]) -> float:
-    """What the pairs are worth in all."""
+    """The total weight of the pairs."""
     worth, *_ = FormulaEngine(formula).count_matches(read_side(called, "c"), read_side(expected, "e"))
     return worth or 0.0
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
-def test_the_longest_common_sequence_is_the_longest_of_all(called: list[str], expected: list[str]) -> None:
+def test_lcs_finds_the_longest_common_subsequence(called: list[str], expected: list[str]) -> None:
     board = SidePair(read_side(expected, "e"), read_side(called, "c"))
     common = sequences(called) & sequences(expected)
     assert PAIRINGS["lcs"](board) == max(map(len, common))
@@ -282,7 +284,9 @@ def test_the_longest_common_sequence_is_the_longest_of_all(called: list[str], ex
 
 
 @given(PLAIN, PLAIN)
-def test_the_most_valuable_common_sequence_is_the_best_of_all(called: list[Any], expected: list[Any]) -> None:
+def test_weighted_lcs_finds_the_common_subsequence_with_the_greatest_weight(
+    called: list[Any], expected: list[Any]
+) -> None:
     board = SidePair(
         read_side(expected, "e"), read_side(called, "c"), pair_weight=lambda asking, answering: worth[asking][answering]
     )
@@ -291,7 +295,7 @@ def test_the_most_valuable_common_sequence_is_the_best_of_all(called: list[Any],
 
 
 def best_in_order(board: SidePair, asking: int, answering: int) -> float:
-    """The worth of the best pairs from two positions on, of all that there are."""
+    """The exhaustive oracle: the greatest weight of an ordered pairing from two positions on."""
     if asking == len(board.driving.keys) or answering == len(board.candidates.keys):
         return 0.0
     return max(

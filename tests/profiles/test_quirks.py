@@ -1,4 +1,4 @@
-"""What surprises people about the peers' numbers, one case each, and the sane setting beside it."""
+"""One case for each surprising score of a peer, and the score with the sane setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def call(name: str, *, output: Any = None, **arguments: Any) -> dict[str, Any]:
 
 A, B, C = call("a"), call("b"), call("c")
 
-# Each expects what the second item of `called, expected` says: (peer, options, called, expected, theirs, sane).
+# Each case: (peer, options, called, expected, score of the peer, sane score).
 CASES = [
     pytest.param("deepeval", {}, [A, A], [A, A], 0.5, 1.0, id="deepeval: two identical calls count once"),
     pytest.param(
@@ -166,7 +166,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("peer", "options", "called", "expected", "theirs", "sane"), CASES)
-def test_the_number_of_the_peer_and_the_sane_one(
+def test_a_quirk_has_the_score_of_the_peer_and_a_sane_score(
     peer: str,
     options: dict[str, Any],
     called: list[Any],
@@ -178,8 +178,8 @@ def test_the_number_of_the_peer_and_the_sane_one(
     assert profiles.score(peer, called, expected, **options, sane=True).value == pytest.approx(sane)
 
 
-def test_every_quirk_that_can_be_set_right_has_a_case() -> None:
-    """Peers of which some quirk has a sane setting in the formula, and those with a case where it matters."""
+def test_every_peer_with_a_correctable_quirk_has_a_case() -> None:
+    """A quirk is correctable when a sane setting changes the formula."""
     settable = {
         name for name in profiles.NAMES if any(quirk.formula_changes for quirk in profiles.describe(name).quirks)
     }
@@ -190,7 +190,7 @@ def test_every_quirk_that_can_be_set_right_has_a_case() -> None:
 # --- quirks that no setting changes -----------------------------------------------------------------------------------
 
 
-def test_axion_takes_a_threshold_of_0_for_a_half() -> None:
+def test_axion_treats_a_threshold_of_0_as_one_half() -> None:
     score = profiles.score("axion", ["b"], ["a"], threshold=0)
     assert (score.value, score.passed, score.threshold) == (0.0, False, 0.5)
 
@@ -212,12 +212,12 @@ def test_axion_takes_a_threshold_of_0_for_a_half() -> None:
         pytest.param({"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}, 1.0, id="the mean of keys and values"),
     ],
 )
-def test_axion_weighs_single_values_by_likeness(expected: Any, called: Any, value: float) -> None:
+def test_axion_scores_single_values_by_similarity(expected: Any, called: Any, value: float) -> None:
     options = {"check_parameters": True, "parameter_matching_strategy": "fuzzy"}
     assert profiles.score("axion", [call("a", k=called)], [call("a", k=expected)], **options).value == value
 
 
-def test_axion_asks_for_nothing_where_no_arguments_are_expected() -> None:
+def test_axion_accepts_any_arguments_where_none_are_expected() -> None:
     options = {"check_parameters": True, "parameter_matching_strategy": "fuzzy"}
     assert profiles.score("axion", [call("a", k=1)], [A], **options).value == 1.0
 
@@ -249,18 +249,18 @@ def test_ragas_f1_compares_arguments_as_elements_of_a_set(expected: Any, called:
     assert profiles.score("ragas", [call("a", k=called)], [call("a", k=expected)], metric="ToolCallF1").value == value
 
 
-def test_ragas_wants_no_arguments_where_none_are_expected() -> None:
+def test_ragas_requires_a_call_without_arguments_where_none_are_expected() -> None:
     assert profiles.score("ragas", [call("a", k=1)], [A]).value == 0.0
     assert profiles.score("ragas", [A], [A]).value == 1.0
 
 
-def test_openevals_and_agentevals_differ_in_keys_that_are_absent() -> None:
+def test_openevals_and_agentevals_differ_for_absent_keys() -> None:
     options = {"trajectory_match_mode": "superset", "tool_args_match_overrides": {"a": ["k.deep"]}}
     assert profiles.score("agentevals", [A], [A], **options).value == 1.0
     assert profiles.score("openevals", [A], [A], **options).value == 0.0
 
 
-def test_a_rule_for_one_tool_may_be_a_function_of_the_call_and_the_expectation() -> None:
+def test_a_rule_for_one_tool_can_be_a_function_of_call_and_expectation() -> None:
     def longer(made: dict[str, Any], wanted: dict[str, Any]) -> bool:
         return len(made["text"]) > len(wanted["text"])
 
@@ -270,11 +270,11 @@ def test_a_rule_for_one_tool_may_be_a_function_of_the_call_and_the_expectation()
 
 
 @pytest.mark.parametrize(("layout", "value"), [pytest.param("one_message", 1.0), pytest.param("message_per_call", 0.0)])
-def test_calls_may_swap_within_a_message_only(layout: str, value: float) -> None:
+def test_openevals_accepts_reordered_calls_only_within_one_message(layout: str, value: float) -> None:
     assert profiles.score("openevals", [A, B], [B, A], layout=layout).value == value
 
 
-def test_pydantic_evals_carries_noise_that_misses_a_threshold() -> None:
+def test_pydantic_evals_keeps_a_rounding_error_below_the_threshold() -> None:
     called, expected = ["a", "b", "c"], ["a", "b", "c", "d", "e"]
     value = profiles.score("pydantic_evals", called, expected, evaluator="TrajectoryMatch").value
     assert value is not None
@@ -282,20 +282,20 @@ def test_pydantic_evals_carries_noise_that_misses_a_threshold() -> None:
     assert value < 0.75
 
 
-def test_pydantic_evals_does_not_count_failed_calls_unless_told_to() -> None:
+def test_pydantic_evals_counts_failed_calls_only_with_include_failed() -> None:
     called = [{"name": "a", "error": "timeout"}, {"name": "a"}]
     assert profiles.score("pydantic_evals", called, ["a"]).passed is True
     assert profiles.score("pydantic_evals", called, ["a"], include_failed=True).passed is False
 
 
 @pytest.mark.parametrize(("calls", "passed"), [(0, True), (2, True), (3, False)])
-def test_pydantic_evals_counts_calls(calls: int, passed: bool) -> None:
+def test_pydantic_evals_limits_the_number_of_calls_with_max_calls(calls: int, passed: bool) -> None:
     score = profiles.score("pydantic_evals", ["a"] * calls, [], evaluator="MaxToolCalls", max_calls=2)
     assert score.passed is passed
     assert profiles.score("pydantic_evals", ["a"] * calls, [], evaluator="MaxToolCalls").passed is True
 
 
-def test_pydantic_evals_judges_the_call_that_is_asked_for() -> None:
+def test_pydantic_evals_compares_the_selected_occurrence_of_the_tool() -> None:
     called = [call("a", k=1), call("a", k=2), call("b", k=3)]
     options = {"evaluator": "ArgumentCorrectness", "tool_name": "a"}
     expected = [call("b", k=3), call("a", k=2)]
@@ -305,17 +305,17 @@ def test_pydantic_evals_judges_the_call_that_is_asked_for() -> None:
     assert profiles.score("pydantic_evals", called, expected, **options, occurrence=2).value == 0.0
 
 
-def test_a_tool_can_be_asked_for_that_nothing_else_expects() -> None:
+def test_a_single_tool_metric_can_name_a_tool_that_is_not_expected() -> None:
     assert profiles.score("strands", ["a"], [], scorer="ToolCalled", tool="a").value == 1.0
     assert profiles.score("strands", ["a"], ["a"], scorer="ToolCalled", tool="b").value == 0.0
     assert profiles.score("vertex", ["a"], ["b"], metric="trajectory_single_tool_use", tool_name="a").value == 1.0
 
 
-def test_vertex_measures_precision_from_the_calls() -> None:
+def test_vertex_computes_precision_over_the_calls() -> None:
     assert profiles.score("vertex", ["a", "a", "b"], ["a"], metric="trajectory_precision").value == pytest.approx(2 / 3)
 
 
-def test_promptfoo_takes_patterns_and_the_names_of_spans_and_never_minds_case() -> None:
+def test_promptfoo_matches_patterns_and_span_names_without_regard_to_case() -> None:
     options = {"assertion": "trajectory:tool-used"}
     assert profiles.score("promptfoo", ["Search_Web"], ["search_*"], **options).value == 1.0
     assert profiles.score("promptfoo", ["search"], ["execute_tool s?arch"], **options).value == 1.0
@@ -336,7 +336,7 @@ def test_promptfoo_removes_defaults_from_the_calls_only() -> None:
     assert profiles.score("promptfoo", [call("a", q="x", page=True)], [call("a", q="x")], **options).value == 0.0
 
 
-def test_galtea_knows_the_prefixes_that_goldspan_knows() -> None:
+def test_galtea_ignores_the_same_name_prefixes_as_goldspan() -> None:
     assert profiles.score("galtea", ["mcp__orders__Find-Order"], ["functions.find_order"]).value == 1.0
 
 
@@ -397,7 +397,7 @@ WEATHER = {
         ),
     ],
 )
-def test_bfcl_checks_values_and_types_beside_what_the_case_allows(
+def test_bfcl_checks_values_and_types_against_the_possible_answers(
     allowed: dict[str, Any], arguments: dict[str, Any], value: float
 ) -> None:
     case = {"func_descriptions": [WEATHER], "possible_answers": [{"weather": allowed}]}
@@ -414,7 +414,7 @@ def test_bfcl_checks_values_and_types_beside_what_the_case_allows(
         pytest.param({"days": 1}, {"days": "1"}, 0.0, id="another type"),
     ],
 )
-def test_bfcl_without_a_case_allows_what_is_expected(
+def test_bfcl_without_a_case_allows_only_the_expected_values(
     expected: dict[str, Any], called: dict[str, Any], value: float
 ) -> None:
     assert profiles.score("bfcl", [{"name": "a", "args": called}], [{"name": "a", "args": expected}]).value == value
