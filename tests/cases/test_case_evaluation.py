@@ -1,4 +1,4 @@
-"""Rows of other evaluation tools are judged as they are, without a trace."""
+"""Rows in the formats of other evaluation tools are evaluated without a trace."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from goldspan.model import AnyOf, Comparison, ExpectedTool, Golden, Run, Tool, T
 from goldspan.scoring import evaluate
 
 
-def judged(row: Any, goldens: Goldens | None = None, **how: Any) -> Any:
+def evaluated(row: Any, goldens: Goldens | None = None, **how: Any) -> Any:
     (result,) = evaluate_cases([row], goldens, **how)
     return result
 
 
 def read(row: Any) -> Run:
-    run: Run = judged(row).run
+    run: Run = evaluated(row).run
     return run
 
 
-# --- the words of other tools -----------------------------------------------------------------------------------------
+# --- key names of other tools -----------------------------------------------------------------------------------------
 
 CITY = {"city": "Rome"}
 SEARCH = ToolCall("search", arguments=CITY)
@@ -41,7 +41,7 @@ WANTED = ExpectedTool("search", CITY)
 
 @dataclass
 class ToolCallOfDeepeval:
-    """The attributes that deepeval's ToolCall has."""
+    """The attributes of deepeval's ToolCall."""
 
     name: str
     input_parameters: dict[str, Any] | None = None
@@ -52,7 +52,7 @@ class ToolCallOfDeepeval:
 
 
 class CaseOfDeepeval:
-    """The attributes that deepeval's LLMTestCase has, the deprecated one among them."""
+    """The attributes of deepeval's LLMTestCase, including the deprecated one."""
 
     def __init__(self, **fields: Any) -> None:
         self.input = fields.pop("input", "Find a hotel.")
@@ -99,8 +99,8 @@ class CaseOfDeepeval:
                      id="axion's objects"),
     ],
 )  # fmt: skip
-def test_calls_and_expectations_are_read_in_the_words_of_any_tool(row: Any) -> None:
-    (pair,) = judged(row).comparison.rows
+def test_calls_and_expectations_are_read_with_the_key_names_of_any_tool(row: Any) -> None:
+    (pair,) = evaluated(row).comparison.rows
     assert (pair.verdict, pair.called.name, pair.called.arguments) == ("paired", "search", CITY)
     assert (pair.expected.name, pair.expected.arguments, pair.agreement.share) == ("search", CITY, 1.0)
 
@@ -118,8 +118,8 @@ def test_calls_and_expectations_are_read_in_the_words_of_any_tool(row: Any) -> N
         pytest.param(iter(["search", "book"]), id="anything one can go through"),
     ],
 )
-def test_names_alone_will_do(names: Any) -> None:
-    result = judged({"tools_called": names, "expected_tools": "search;book"})
+def test_tools_can_be_given_as_names_only(names: Any) -> None:
+    result = evaluated({"tools_called": names, "expected_tools": "search;book"})
     assert result.run.tools_used == ("search", "book")
     assert result.reason == "All 2 expected tools were called, in order."
 
@@ -139,7 +139,9 @@ def test_names_alone_will_do(names: Any) -> None:
         pytest.param({"input": ["a", 1], "output": 5}, "['a', 1]", "5", id="no text"),
     ],
 )  # fmt: skip
-def test_what_was_asked_and_answered_is_read(row: dict[str, Any], asked: str | None, answered: str | None) -> None:
+def test_the_input_and_the_output_are_read_from_the_keys_of_any_tool(
+    row: dict[str, Any], asked: str | None, answered: str | None
+) -> None:
     run = read({"tools_called": [], **row})
     assert (run.input, run.output) == (asked, answered)
 
@@ -154,11 +156,11 @@ def test_what_was_asked_and_answered_is_read(row: dict[str, Any], asked: str | N
         pytest.param({"id": "", "name": None}, "row 1", id="none"),
     ],
 )
-def test_the_id_comes_back_as_that_of_the_run(row: dict[str, Any], run_id: str) -> None:
+def test_the_id_of_a_row_becomes_the_run_id(row: dict[str, Any], run_id: str) -> None:
     assert read({"tools_called": [], **row}).run_id == run_id
 
 
-def test_everything_else_that_a_row_says_is_kept() -> None:
+def test_the_other_fields_of_a_row_are_kept() -> None:
     row = {
         "tools_called": [],
         "session_id": "s",
@@ -185,16 +187,17 @@ def test_everything_else_that_a_row_says_is_kept() -> None:
     assert read({"tools_called": [], "dataset_metadata": "v1"}).metadata == {"metadata": "v1"}
 
 
-def test_metadata_can_be_measured() -> None:
+def test_a_metric_can_read_the_metadata_of_the_run() -> None:
     def difficulty(seen: Comparison) -> float:
         return float(seen.run.metadata["difficulty"])
 
     assert (
-        judged({"tools_called": [], "expected_tools": [], "difficulty": 3}, metrics=[difficulty]).scores[0].value == 3
+        evaluated({"tools_called": [], "expected_tools": [], "difficulty": 3}, metrics=[difficulty]).scores[0].value
+        == 3
     )
 
 
-def test_a_call_may_have_failed_and_have_a_result() -> None:
+def test_the_error_and_the_result_of_a_call_are_read() -> None:
     calls = [{"name": "pay", "error": "no funds"}, {"name": "pay", "is_error": True}, {"name": "pay", "is_error": False,
              "output": {"id": 1}}, ToolCallOfDeepeval("pay", output="ok")]  # fmt: skip
     run = read({"tools_called": calls})
@@ -204,24 +207,24 @@ def test_a_call_may_have_failed_and_have_a_result() -> None:
 
 def test_an_expected_output_is_an_expected_result() -> None:
     row = {"tools_called": [{"name": "add", "output": 5}], "expected_tools": [ToolCallOfDeepeval("add", output=4)]}
-    assert judged(row).reason == "Expected add was called; add differs in its result."
-    assert judged({**row, "expected_tools": [ToolCallOfDeepeval("add")]}).passed is True
-    assert judged({**row, "expected_tools": [{"name": "add", "result": None}]}).passed is False
+    assert evaluated(row).reason == "Expected add was called; add differs in its result."
+    assert evaluated({**row, "expected_tools": [ToolCallOfDeepeval("add")]}).passed is True
+    assert evaluated({**row, "expected_tools": [{"name": "add", "result": None}]}).passed is False
 
 
-def test_the_golden_language_holds_in_rows_too() -> None:
+def test_expected_tools_of_a_row_can_use_the_golden_language() -> None:
     expected = [
         {"any_of": [{"tool_name": "mail", "input_parameters": {"to": {"regex": "a.*"}}}, ["call", "wait"]]},
         {"parallel": ["log", "notify"]},
         {"name": "close", "optional": True},
     ]
     called = [{"name": "mail", "args": {"to": "ann"}}, "notify", "log"]
-    result = judged({"tools_called": called, "expected_tools": expected})
+    result = evaluated({"tools_called": called, "expected_tools": expected})
     assert (result.passed, result.reason) == (True, "All 3 expected tools were called, in order.")
     assert isinstance(result.golden.tools[0], AnyOf)
 
 
-# --- by what a row is judged ------------------------------------------------------------------------------------------
+# --- the golden of a row ----------------------------------------------------------------------------------------------
 
 GOLDENS = Goldens(
     [Golden("book", "Book it.", (ExpectedTool("book"),)), Golden("pay", tools=(ExpectedTool("pay"),))],
@@ -240,10 +243,10 @@ GOLDENS = Goldens(
         pytest.param({"input": "book  IT."}, "book", "input", id="the golden of its input"),
     ],
 )  # fmt: skip
-def test_a_row_is_judged_by_the_golden_it_names_else_its_own_else_that_of_its_input(
+def test_a_row_uses_the_golden_it_names_then_its_expected_tools_then_the_golden_of_its_input(
     row: dict[str, Any], golden_id: str, how: str
 ) -> None:
-    match = judged({"tools_called": [], **row}, GOLDENS).match
+    match = evaluated({"tools_called": [], **row}, GOLDENS).match
     assert (match.golden.id, match.how) == (golden_id, how)
 
 
@@ -264,42 +267,42 @@ def test_a_row_is_judged_by_the_golden_it_names_else_its_own_else_that_of_its_in
 def test_a_row_without_an_expectation_is_not_evaluated(
     row: dict[str, Any], goldens: Goldens | None, reason: str
 ) -> None:
-    result = judged({"tools_called": ["x"], **row}, goldens)
+    result = evaluated({"tools_called": ["x"], **row}, goldens)
     assert (result.status, result.passed) == ("not_evaluated", None)
     assert result.reason == f"No golden applies to this run: {reason}."
 
 
-def test_a_golden_id_does_no_harm_where_there_are_no_goldens() -> None:
-    assert judged({"tools_called": ["x"], "expected_tools": ["x"], "golden_id": "g"}).passed is True
+def test_a_golden_id_is_ignored_when_no_goldens_are_given() -> None:
+    assert evaluated({"tools_called": ["x"], "expected_tools": ["x"], "golden_id": "g"}).passed is True
 
 
-def test_no_tools_are_something_else_than_nothing_known_of_tools() -> None:
-    assert judged({"tools_called": [], "expected_tools": []}).passed is True
-    assert judged({"tools_called": ["a"], "expected_tools": []}).passed is False
-    assert judged({"tools_called": "[]", "expected_tools": "[]"}).passed is True
-    assert judged({"tools_called": [], "expected_tools": None}).passed is None
+def test_an_empty_list_of_expected_tools_is_distinct_from_no_expectation() -> None:
+    assert evaluated({"tools_called": [], "expected_tools": []}).passed is True
+    assert evaluated({"tools_called": ["a"], "expected_tools": []}).passed is False
+    assert evaluated({"tools_called": "[]", "expected_tools": "[]"}).passed is True
+    assert evaluated({"tools_called": [], "expected_tools": None}).passed is None
 
 
-def test_rows_with_expected_tools_of_their_own_know_the_vocabulary_of_the_goldens() -> None:
+def test_rows_with_their_own_expected_tools_use_the_vocabulary_of_the_goldens() -> None:
     row = {"tools_called": ["reserve"], "expected_tools": ["book"]}
-    assert (judged(row).passed, judged(row, GOLDENS).passed) == (False, True)
+    assert (evaluated(row).passed, evaluated(row, GOLDENS).passed) == (False, True)
 
 
-def test_rules_metrics_and_thresholds_are_those_of_evaluate() -> None:
+def test_evaluate_cases_accepts_the_options_of_evaluate() -> None:
     row = {"tools_called": ["b", "a", "c"], "expected_tools": ["a", "b"]}
-    result = judged(row, metrics=["tool_correctness"], thresholds={"tool_correctness": 0.9}, mode="f1", verbose=True)
+    result = evaluated(row, metrics=["tool_correctness"], thresholds={"tool_correctness": 0.9}, mode="f1", verbose=True)
     (score,) = result.scores
     assert (round(score.value, 3), score.passed, bool(score.steps)) == (0.8, False, True)
-    assert judged(row, order="in_order").score("tool_correctness").value == 0.5
-    assert judged(row, mode="f1", strict=True).score("tool_correctness").value == 0
-    assert judged(row, reasons=False).reason == ""
+    assert evaluated(row, order="in_order").score("tool_correctness").value == 0.5
+    assert evaluated(row, mode="f1", strict=True).score("tool_correctness").value == 0
+    assert evaluated(row, reasons=False).reason == ""
 
 
-def test_a_golden_that_says_what_is_measured_is_asked_unless_somebody_else_says_it() -> None:
+def test_the_metrics_of_a_golden_apply_unless_the_caller_names_metrics() -> None:
     goldens = Goldens([Golden("g", tools=(ExpectedTool("a"),), metrics=("tool_recall",))])
     row = {"tools_called": [], "golden_id": "g"}
-    assert [score.metric for score in judged(row, goldens).scores] == ["tool_recall"]
-    assert [score.metric for score in judged(row, goldens, metrics=["tool_f1"]).scores] == ["tool_f1"]
+    assert [score.metric for score in evaluated(row, goldens).scores] == ["tool_recall"]
+    assert [score.metric for score in evaluated(row, goldens, metrics=["tool_f1"]).scores] == ["tool_f1"]
 
 
 names = st.sampled_from(["search", "Search", "book", "pay"])
@@ -310,7 +313,7 @@ tools = st.lists(st.builds(lambda name, given: ExpectedTool(name, given), names,
 
 
 @given(calls, tools, st.sampled_from(["any", "in_order", "exact"]), st.booleans())
-def test_a_case_is_judged_as_the_same_run_would_be(
+def test_a_case_and_the_same_run_have_equal_evaluations(
     called: list[ToolCall], expected: list[ExpectedTool], order: Any, as_values: bool
 ) -> None:
     run = Run("r", input="Hi", tool_calls=tuple(called))
@@ -325,16 +328,16 @@ def test_a_case_is_judged_as_the_same_run_would_be(
             {"name": tool.name, "input_parameters": tool.arguments} for tool in expected
         ],
     }  # fmt: skip
-    found = judged(row, order=order)
+    found = evaluated(row, order=order)
     assert found == wanted
     assert found.digest == wanted.digest
 
 
-# --- mistakes ---------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         pytest.param({}, "tools_called is missing; write [] if no tool was called", id="no calls"),
         pytest.param({"tools_called": None}, "tools_called is missing", id="None is not known"),
@@ -360,59 +363,59 @@ def test_a_case_is_judged_as_the_same_run_would_be(
         pytest.param(SimpleNamespace(input="x"), "tools_called is missing", id="an object without calls"),
     ],
 )  # fmt: skip
-def test_a_wrong_row_is_named_before_anything_is_judged(row: Any, told: str) -> None:
-    judged_rows: list[int] = []
+def test_an_invalid_row_is_reported_before_any_row_is_evaluated(row: Any, message: str) -> None:
+    evaluated_rows: list[int] = []
     with pytest.raises(GoldspanError) as raised:
-        evaluate_cases([{"tools_called": []}, row], on_progress=lambda done, total: judged_rows.append(done))
+        evaluate_cases([{"tools_called": []}, row], on_progress=lambda done, total: evaluated_rows.append(done))
     assert str(raised.value).startswith("row 2: ")
-    assert told in str(raised.value)
-    assert judged_rows == []
+    assert message in str(raised.value)
+    assert evaluated_rows == []
 
 
-def test_a_wrong_row_is_named_by_its_id_too() -> None:
+def test_the_error_of_an_invalid_row_names_its_id() -> None:
     with pytest.raises(GoldspanError, match=r"^row 1 \('refund-7'\): tools_called is missing"):
         evaluate_cases([{"id": "refund-7"}])
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         pytest.param({"concurrency": 0}, "concurrency must be 1 or more, not 0", id="no worker"),
         pytest.param({"metrics": ["tool_recal"]}, "Did you mean 'tool_recall'?", id="no such metric"),
         pytest.param({"thresholds": {"tool_recal": 1}}, "tool_recal", id="no such threshold"),
     ],
 )
-def test_what_is_wrongly_asked_for_is_told_even_if_there_are_no_rows(how: dict[str, Any], told: str) -> None:
+def test_invalid_options_are_refused_even_without_rows(how: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         evaluate_cases([], **how)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_goldens_that_were_not_loaded_are_told() -> None:
+def test_the_path_of_a_golden_file_is_refused_as_goldens() -> None:
     with pytest.raises(ConfigurationError, match=r"what load_goldens\(\) returns, not 'goldens.yaml'"):
         evaluate_cases([], "goldens.yaml")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rows", ["rows", {"tools_called": []}, 5])
-def test_what_is_no_list_of_rows_is_told(rows: Any) -> None:
+def test_rows_of_another_type_than_a_list_are_refused(rows: Any) -> None:
     with pytest.raises(GoldspanError, match="rows must be a list of cases"):
         evaluate_cases(rows)
 
 
-def test_rows_may_come_from_a_table_as_python_reads_it() -> None:
+def test_rows_can_come_from_csv_dictreader() -> None:
     table = io.StringIO("id,tools_called,expected_tools\n1,a;b,a\n2,[],a\n3,a,\n")
     assert [result.passed for result in evaluate_cases(csv.DictReader(table))] == [True, False, None]
 
 
-def test_nested_without_end_is_refused_and_not_followed() -> None:
+def test_expected_tools_nested_too_deeply_are_refused() -> None:
     deep: Any = "a"
     for _ in range(50_000):
         deep = {"any_of": [deep]}
     with pytest.raises(GoldspanError):
-        judged({"tools_called": [], "expected_tools": [deep]})
+        evaluated({"tools_called": [], "expected_tools": [deep]})
 
 
-# --- several at once --------------------------------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------------------------------
 
 
 def slow(seen: Comparison) -> float:
@@ -420,7 +423,7 @@ def slow(seen: Comparison) -> float:
     return len(seen.rows) / 10
 
 
-def test_several_at_once_give_the_same_in_the_same_order() -> None:
+def test_concurrent_evaluation_gives_the_same_results_in_the_same_order() -> None:
     rows = [{"tools_called": ["a"] * (number % 5), "expected_tools": ["a"]} for number in range(40)]
     seen: list[tuple[int, int]] = []
     found = evaluate_cases(rows, metrics=[slow], concurrency=8, on_progress=lambda *at: seen.append(at))
@@ -428,7 +431,7 @@ def test_several_at_once_give_the_same_in_the_same_order() -> None:
     assert seen == [(done, 40) for done in range(1, 41)]
 
 
-def test_slow_metrics_wait_at_the_same_time() -> None:
+def test_slow_metrics_run_concurrently() -> None:
     together = threading.Barrier(4, timeout=10)
 
     def meeting(seen: Comparison) -> float:
@@ -440,7 +443,7 @@ def test_slow_metrics_wait_at_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_work_is_done_as_it_is_asked_for_and_only_a_little_ahead(concurrency: int) -> None:
+def test_map_in_order_consumes_its_input_only_slightly_ahead_of_the_results(concurrency: int) -> None:
     taken: list[int] = []
 
     def items() -> Any:
@@ -455,7 +458,7 @@ def test_work_is_done_as_it_is_asked_for_and_only_a_little_ahead(concurrency: in
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_what_goes_wrong_is_raised_in_its_turn(concurrency: int) -> None:
+def test_map_in_order_raises_an_error_at_the_position_of_its_item(concurrency: int) -> None:
     def work(number: int) -> int:
         if number == 3:
             raise KeyboardInterrupt
@@ -467,7 +470,7 @@ def test_what_goes_wrong_is_raised_in_its_turn(concurrency: int) -> None:
         next(results)
 
 
-def test_progress_that_interrupts_ends_the_work() -> None:
+def test_an_exception_from_on_progress_ends_the_evaluation() -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -475,7 +478,7 @@ def test_progress_that_interrupts_ends_the_work() -> None:
         evaluate_cases([{"tools_called": []}] * 100, concurrency=2, on_progress=stop)
 
 
-def test_whoever_stops_asking_waits_for_nobody() -> None:
+def test_closing_map_in_order_does_not_wait_for_running_work() -> None:
     begun, release = threading.Semaphore(0), threading.Event()
 
     def work(number: int) -> int:
@@ -488,5 +491,5 @@ def test_whoever_stops_asking_waits_for_nobody() -> None:
     assert next(results) == 0
     assert begun.acquire(timeout=10)
     results.close()
-    release.set()  # the two that had begun may end now; the others never begin
+    release.set()  # lets the two started items end; the others must not start
     assert sum(iter(lambda: begun.acquire(timeout=0.2), False)) <= 2
