@@ -1,4 +1,4 @@
-"""`goldspan score --cases`: files of rows, as other evaluation tools write them and as people do."""
+"""`goldspan score --cases` evaluates case files in the formats of other evaluation tools."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from goldspan.errors import GoldspanError
 from support.interrupts import unmeasured
 
 
-class Said(NamedTuple):
-    """What a command printed and its exit status."""
+class CommandResult(NamedTuple):
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -40,7 +40,7 @@ class Said(NamedTuple):
         return [line.removeprefix("error: ") for line in self.err.splitlines()]
 
 
-Judge = Callable[..., Said]
+ScoreCases = Callable[..., CommandResult]
 
 ROWS: list[dict[str, Any]] = [
     {"id": "trip", "input": "Book a trip.", "tools_called": ["search", "book"], "expected_tools": ["search", "book"]},
@@ -50,15 +50,15 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Judge:
-    """Write a case file and judge it."""
+def score_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ScoreCases:
+    """Write a case file and score it."""
     monkeypatch.chdir(tmp_path)
 
-    def command(content: str | bytes, *options: object, file: str = "cases") -> Said:
+    def command(content: str | bytes, *options: object, file: str = "cases") -> CommandResult:
         Path(file).write_bytes(content.encode() if isinstance(content, str) else content)
         monkeypatch.setattr(sys, "argv", ["goldspan", "score", "--cases", file, *map(str, options)])
         status = run()
-        return Said(status, *capsys.readouterr())
+        return CommandResult(status, *capsys.readouterr())
 
     return command
 
@@ -67,10 +67,10 @@ def json_lines(rows: list[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def test_cases_are_shown_as_runs_are(judge: Judge) -> None:
-    said = judge(json_lines(ROWS), "--threshold", "tool_correctness=1")
-    assert said.status == 0
-    assert [line.rstrip() for line in said.out.splitlines()][:11] == [
+def test_cases_are_printed_in_the_same_form_as_runs(score_cases: ScoreCases) -> None:
+    result = score_cases(json_lines(ROWS), "--threshold", "tool_correctness=1")
+    assert result.status == 0
+    assert [line.rstrip() for line in result.out.splitlines()][:11] == [
         "    expected             called",
         "",
         "✗ mail",
@@ -83,11 +83,11 @@ def test_cases_are_shown_as_runs_are(judge: Judge) -> None:
         "    No golden applies to this run: none was given.",
         "",
     ]
-    assert said.out.splitlines()[-1] == "runs: 3, of which 1 passed, 1 failed, 1 not evaluated"
+    assert result.out.splitlines()[-1] == "runs: 3, of which 1 passed, 1 failed, 1 not evaluated"
 
 
-def test_each_case_is_one_json_object_with_its_own_id(judge: Judge) -> None:
-    documents = judge(json_lines(ROWS), "--json").documents
+def test_each_case_is_one_json_object_with_its_own_id(score_cases: ScoreCases) -> None:
+    documents = score_cases(json_lines(ROWS), "--json").documents
     assert [document["run_id"] for document in documents] == ["trip", "mail", "rest"]
     assert [document["status"] for document in documents] == ["scored", "scored", "not_evaluated"]
     assert documents[0]["golden_match"] == {"how": "given", "similarity": 1.0}
@@ -120,15 +120,15 @@ SAME = [
         ),
     ],
 )  # fmt: skip
-def test_what_a_file_is_shows_in_its_contents(judge: Judge, content: str) -> None:
-    documents = judge(content, "--json").documents
+def test_the_format_of_a_case_file_is_detected_from_its_content(score_cases: ScoreCases, content: str) -> None:
+    documents = score_cases(content, "--json").documents
     assert [(document["run_id"], document["tools_used"], document["expected_tools"]) for document in documents] == [
         ("1", ["a", "b"], ["a"]),
         ("2", [], []),
     ]
 
 
-def test_rows_are_judged_by_the_goldens_that_they_name_or_whose_input_they_have(judge: Judge) -> None:
+def test_rows_use_the_golden_that_they_name_or_whose_input_they_share(score_cases: ScoreCases) -> None:
     Path("goldens.yaml").write_text(
         "tools: {book: {aliases: [reserve]}}\n"
         "goldens: [{id: g, input: Book it., tools: [book]}, {id: h, metrics: [tool_recall], tools: []}]"
@@ -140,34 +140,34 @@ def test_rows_are_judged_by_the_goldens_that_they_name_or_whose_input_they_have(
         {"golden_id": "h", "tools_called": ["x"]},
         {"tools_called": ["reserve"], "expected_tools": ["book"]},
     ]
-    documents = judge(json_lines(rows), "-g", "goldens.yaml", "--json").documents
+    documents = score_cases(json_lines(rows), "-g", "goldens.yaml", "--json").documents
     assert [document["golden_id"] for document in documents] == ["g", "g", None, "h", "row 5"]
     assert [document["passed"] for document in documents] == [True, False, None, False, True]
     assert [len(document["scores"]) > 1 for document in documents] == [True, True, True, False, True]
-    said = judge(json_lines(rows), "-g", "goldens.yaml", "--limit", 0, "--verbose")
-    assert (said.status, "row 5   judged by its own expected tools" in said.out) == (0, True)
+    result = score_cases(json_lines(rows), "-g", "goldens.yaml", "--limit", 0, "--verbose")
+    assert (result.status, "row 5   judged by its own expected tools" in result.out) == (0, True)
 
 
-def test_another_tools_number_is_measured_instead_of_ours_or_beside_them(judge: Judge) -> None:
+def test_a_profile_replaces_the_default_metrics_or_is_added_to_named_metrics(score_cases: ScoreCases) -> None:
     rows = json_lines([{"tools_called": ["b", "a"], "expected_tools": ["a", "b"]}])
     options = ["--profile", "deepeval", "--profile-option", "should_consider_ordering=true", "--json"]
-    (score,) = judge(rows, *options).documents[0]["scores"]
+    (score,) = score_cases(rows, *options).documents[0]["scores"]
     assert (score["value"], score["passed"]) == (0.5, True)
-    assert len(judge(rows, *options, "-m", "tool_f1").documents[0]["scores"]) == 2
+    assert len(score_cases(rows, *options, "-m", "tool_f1").documents[0]["scores"]) == 2
     words = ["--profile", "axion", "--profile-option", "scoring=precision", "--json"]
-    assert judge(rows, *words).documents[0]["scores"][0]["value"] == 1
+    assert score_cases(rows, *words).documents[0]["scores"][0]["value"] == 1
 
 
-def test_gates_hold_for_cases_too(judge: Judge) -> None:
-    assert judge(json_lines(ROWS), "--fail-under", "passed=0.5").status == 0
-    assert judge(json_lines(ROWS), "--fail-under", "passed=0.6").status == 1
-    said = judge(json_lines(ROWS), "--fail-under", "tool_recall=0.9")
-    assert (said.status, said.errors) == (1, ["gate failed: tool_recall is 0.7500; required: 0.9"])
+def test_gates_apply_to_cases(score_cases: ScoreCases) -> None:
+    assert score_cases(json_lines(ROWS), "--fail-under", "passed=0.5").status == 0
+    assert score_cases(json_lines(ROWS), "--fail-under", "passed=0.6").status == 1
+    result = score_cases(json_lines(ROWS), "--fail-under", "tool_recall=0.9")
+    assert (result.status, result.errors) == (1, ["gate failed: tool_recall is 0.7500; required: 0.9"])
 
 
-def test_several_files_are_judged_together(judge: Judge) -> None:
+def test_several_case_files_are_evaluated_together(score_cases: ScoreCases) -> None:
     Path("more.csv").write_text("tools_called,expected_tools\na,a\n")
-    documents = judge(json_lines(ROWS), "--cases", "more.csv", "--json", "--concurrency", 4).documents
+    documents = score_cases(json_lines(ROWS), "--cases", "more.csv", "--json", "--concurrency", 4).documents
     assert [document["run_id"] for document in documents] == ["trip", "mail", "rest", "row 1"]
 
 
@@ -178,7 +178,7 @@ notes = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @given(st.lists(st.tuples(names, st.none() | names, notes), min_size=1))
-def test_a_table_and_json_lines_of_the_same_rows_are_the_same_cases(
+def test_csv_and_json_lines_of_the_same_rows_give_equal_cases(
     rows: list[tuple[list[str], list[str] | None, str]],
 ) -> None:
     keys = ("tools_called", "expected_tools", "note")
@@ -199,20 +199,20 @@ def test_a_table_and_json_lines_of_the_same_rows_are_the_same_cases(
     assert [case.run.tools_used for case in of_lines] == [tuple(called) for called, _, _ in rows]
 
 
-# --- mistakes ---------------------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def test_wrong_rows_are_told_and_cost_no_other(judge: Judge) -> None:
+def test_invalid_rows_are_reported_and_the_other_rows_are_evaluated(score_cases: ScoreCases) -> None:
     content = (
         json_lines(ROWS[:1])
         + '{"id": "slip", "tool_called": []}\n{"id": "cut\n5\n'
         + json_lines(ROWS[1:])
         + '{"id": "last", "tools_called": 5}'
     )
-    said = judge(content, "--json", "--fail-under", "tool_recall=1")
-    assert said.status == 2
-    assert [document["run_id"] for document in said.documents] == ["trip", "mail", "rest"]
-    assert said.errors == [
+    result = score_cases(content, "--json", "--fail-under", "tool_recall=1")
+    assert result.status == 2
+    assert [document["run_id"] for document in result.documents] == ["trip", "mail", "rest"]
+    assert result.errors == [
         "cases, line 2 ('slip'): unknown key 'tool_called'. Did you mean 'tools_called'?",
         "cases, line 3: not JSON: invalid control character at at column 12.",
         "cases, line 4: a case must be a dictionary, not 5.",
@@ -221,15 +221,15 @@ def test_wrong_rows_are_told_and_cost_no_other(judge: Judge) -> None:
     ]
 
 
-def test_wrong_rows_of_a_table_are_told_by_their_lines(judge: Judge) -> None:
+def test_invalid_rows_of_a_table_are_reported_with_their_line_numbers(score_cases: ScoreCases) -> None:
     content = (
         b'id,tools_called,expected_tools\n1,a,a\n2,,a\n3,a,a,a\n4,"a\nb",a\n5,"a"b,a\n6,[a,a\n'
         + "7,a,a,é\n8,a,é\n".encode("latin-1")
         + b'9,a\n10,"a,a\n'
     )
-    said = judge(content, "--json")
-    assert [document["run_id"] for document in said.documents] == ["1", "4", "9"]
-    assert said.errors == [
+    result = score_cases(content, "--json")
+    assert [document["run_id"] for document in result.documents] == ["1", "4", "9"]
+    assert result.errors == [
         "cases, line 3 ('2'): tools_called is missing; write [] if no tool was called.",
         "cases, line 4: has 4 cells, but the table has 3 columns.",
         "cases, line 7: not CSV: ',' expected after '\"'.",
@@ -240,15 +240,15 @@ def test_wrong_rows_of_a_table_are_told_by_their_lines(judge: Judge) -> None:
     ]
 
 
-def test_of_very_many_wrong_rows_the_first_are_told(judge: Judge) -> None:
-    said = judge("{}\n" * 30)
-    assert (said.status, said.out) == (2, "")
-    assert len(said.errors) == 21
-    assert said.errors[-1] == "10 more rows are invalid"
+def test_only_the_first_20_invalid_rows_are_listed(score_cases: ScoreCases) -> None:
+    result = score_cases("{}\n" * 30)
+    assert (result.status, result.out) == (2, "")
+    assert len(result.errors) == 21
+    assert result.errors[-1] == "10 more rows are invalid"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         pytest.param("", "cases: holds no row.", id="an empty file"),
         pytest.param("\n \n", "cases: holds no row.", id="blank lines"),
@@ -264,32 +264,36 @@ def test_of_very_many_wrong_rows_the_first_are_told(judge: Judge) -> None:
         pytest.param(b"\x1f\x8b\x08\x00\xff\xfe", "cases: holds no row.", id="no text at all"),
     ],
 )
-def test_a_file_without_cases_is_one_clear_message(judge: Judge, content: str | bytes, told: str) -> None:
-    said = judge(content)
-    assert (said.status, said.out) == (2, "")
-    assert told in said.err
-    assert "Traceback" not in said.err
+def test_a_file_without_cases_ends_with_an_error_message(
+    score_cases: ScoreCases, content: str | bytes, message: str
+) -> None:
+    result = score_cases(content)
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+    assert "Traceback" not in result.err
 
 
-@pytest.mark.parametrize(("path", "told"), [("nowhere.csv", "there is no such file"), (".", "is a directory")])
-def test_a_file_that_cannot_be_read_is_one_clear_message(tmp_path: Path, path: str, told: str) -> None:
-    with pytest.raises(GoldspanError, match=told):
+@pytest.mark.parametrize(("path", "message"), [("nowhere.csv", "there is no such file"), (".", "is a directory")])
+def test_an_unreadable_file_is_refused_with_a_clear_message(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(GoldspanError, match=message):
         list(read_case_rows(str(tmp_path / path), print))
 
 
-def test_long_cells_are_read_and_endless_lines_are_passed_over(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_cells_are_read_and_lines_above_the_limit_are_skipped(
+    score_cases: ScoreCases, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = "x" * 500_000
-    said = judge(f"id,output,tools_called,expected_tools\n1,{long},a,a\n", "--json")
-    assert (said.status, len(said.documents)) == (0, 1)
+    result = score_cases(f"id,output,tools_called,expected_tools\n1,{long},a,a\n", "--json")
+    assert (result.status, len(result.documents)) == (0, 1)
     monkeypatch.setattr("goldspan.cases.case_files._MAX_ROW_LENGTH", 1000)
-    said = judge(f'{json_lines(SAME[:1])}{{"x": "{long}"}}\n{json_lines(SAME[1:])}', "--json")
-    assert [document["run_id"] for document in said.documents] == ["1", "2"]
-    assert said.errors == ["cases, line 2: is longer than 1,000 characters."]
+    result = score_cases(f'{json_lines(SAME[:1])}{{"x": "{long}"}}\n{json_lines(SAME[1:])}', "--json")
+    assert [document["run_id"] for document in result.documents] == ["1", "2"]
+    assert result.errors == ["cases, line 2: is longer than 1,000 characters."]
     monkeypatch.setattr("goldspan.cases.case_files._MAX_LIST_LENGTH", 1000)
-    assert "write one row per line" in judge(json.dumps(SAME * 100, indent=1)).err
+    assert "write one row per line" in score_cases(json.dumps(SAME * 100, indent=1)).err
 
 
-# --- a process of its own ---------------------------------------------------------------------------------------------
+# --- in a subprocess --------------------------------------------------------------------------------------------------
 
 
 def test_cases_can_come_from_standard_input() -> None:
@@ -305,7 +309,7 @@ def test_cases_can_come_from_standard_input() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no such signal")
-def test_an_interrupt_ends_at_once_whatever_slow_metrics_are_doing(tmp_path: Path) -> None:
+def test_sigint_ends_the_command_while_metrics_are_running(tmp_path: Path) -> None:
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json_lines(SAME * 10))
     program = """

@@ -1,4 +1,4 @@
-"""The `--help` of every command: a flag is shown as a flag, and little is imported to show it."""
+"""The `--help` of every command shows flags without a value and imports few modules."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_help_imports_only_what_the_options_need(arguments: tuple[str, ...]) -> 
     assert footprint.loaded_by_command(*arguments) == []
 
 
-def test_what_a_command_imports_is_noticed(tmp_path) -> None:
+def test_the_import_check_detects_the_imports_of_a_command(tmp_path) -> None:
     assert "goldspan.goldens" in footprint.loaded_by_command("goldens", "schema")
 
 
@@ -72,19 +72,19 @@ def test_the_help_names_every_metric_and_every_profile(
     assert f"as another tool does: {', '.join(PEERS)}." in shown
 
 
-def test_the_options_repeat_the_choices_of_the_store() -> None:
+def test_the_options_have_the_same_choices_as_the_store() -> None:
     assert get_args(options.Verdict) == get_args(store_protocol.Verdict)
     assert get_args(options.ToolRole) == get_args(store_protocol.ToolRole)
 
 
-def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
+def test_an_unknown_command_is_refused_with_the_nearest_name() -> None:
     command = [sys.executable, "-m", "goldspan", "socre"]
     ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert ended.returncode == 2
     assert "score" in ended.stderr
 
 
-def test_the_names_of_commands_are_completed_without_importing_them() -> None:
+def test_shell_completion_completes_command_names_and_options() -> None:
     group = typer.main.get_command(app)
     context = group.make_context("goldspan", [], resilient_parsing=True)
     assert [item.value for item in group.shell_complete(context, "ex")] == ["extract", "export"]

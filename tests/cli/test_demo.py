@@ -1,4 +1,4 @@
-"""`goldspan demo --out`: what it keeps, and that what it says to call next can be pasted."""
+"""`goldspan demo --out` keeps its results and prints commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPTS = Path(sys.executable).parent
 
 
 def demo(folder: Path, *arguments: object, program: tuple[str, ...] = ("goldspan",), path: str = "") -> list[str]:
-    """The lines that a demo prints, called in a folder by a shell that finds programs there."""
+    """The output lines of a demo that runs in this folder with this PATH."""
     done = subprocess.run(
         [*program, "demo", *map(str, arguments)],
         cwd=folder,
@@ -32,7 +32,7 @@ def demo(folder: Path, *arguments: object, program: tuple[str, ...] = ("goldspan
     return done.stdout.splitlines()
 
 
-def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> None:
+def test_out_keeps_the_results_with_their_values_in_a_store(tmp_path: Path) -> None:
     demo(tmp_path, "--out", "kept")
     with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
         assert store.count() == VerdictCounts(passed=3, failed=8, not_evaluated=2)
@@ -43,18 +43,18 @@ def test_its_results_are_kept_in_a_store_with_their_values(tmp_path: Path) -> No
 
 
 @pytest.mark.e2e
-def test_called_again_for_the_same_folder_it_begins_anew(tmp_path: Path) -> None:
+def test_a_second_demo_in_the_same_folder_replaces_the_runs(tmp_path: Path) -> None:
     demo(tmp_path, "--out", "kept")
     with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
         before, place = {run.run_id for run in store.iter_runs()}, store.last_sequence_number()
         demo(tmp_path, "--out", "kept")
         after = {run.run_id for run in store.iter_runs()}
         assert (len(after), after & before) == (13, set())
-        assert store.last_sequence_number() > place  # so that a page that is open shows the new ones
+        assert store.last_sequence_number() > place  # an open page requests the evaluations after its last number
 
 
 @pytest.mark.e2e
-def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
+def test_a_store_with_runs_of_another_service_is_not_modified(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         store.submit(evaluation())
         done = subprocess.run(
@@ -66,7 +66,7 @@ def test_a_store_with_runs_of_others_is_left_alone(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["goldspan.db"]
 
 
-def test_it_ends_by_saying_where_to_look_and_that_can_be_pasted(tmp_path: Path) -> None:
+def test_the_printed_commands_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
     kept = tmp_path / "kept here"
     lines = demo(tmp_path, "--out", kept)
     assert lines[-2:] == ["See them in the browser:", f"  goldspan view '{kept}' -g '{kept}/goldens.yaml'"]
@@ -79,13 +79,13 @@ def test_it_ends_by_saying_where_to_look_and_that_can_be_pasted(tmp_path: Path) 
 
 
 @pytest.mark.e2e
-def test_without_a_folder_it_says_how_to_keep_and_see_them(tmp_path: Path) -> None:
+def test_without_out_the_demo_prints_the_command_that_keeps_the_results(tmp_path: Path) -> None:
     assert demo(tmp_path)[-2:] == ["See them in the browser, and keep them:", "  goldspan demo --out demo"]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.e2e
-def test_a_program_that_the_shell_does_not_find_is_named_as_it_was_called(tmp_path: Path) -> None:
+def test_a_program_that_is_not_on_the_path_is_printed_as_it_was_invoked(tmp_path: Path) -> None:
     elsewhere = str(tmp_path / "no programs")
     script = str(SCRIPTS / "goldspan")
     assert demo(tmp_path, program=(script,), path=elsewhere)[-1] == f"  {script} demo --out demo"
@@ -95,14 +95,14 @@ def test_a_program_that_the_shell_does_not_find_is_named_as_it_was_called(tmp_pa
 
 
 @pytest.mark.e2e
-def test_another_program_of_that_name_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_another_program_named_goldspan_on_the_path_is_not_mistaken_for_this_one(tmp_path: Path) -> None:
     other = tmp_path / "goldspan"
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
     assert demo(tmp_path, program=(str(SCRIPTS / "goldspan"),), path=str(tmp_path))[-1].startswith(f"  {SCRIPTS}")
 
 
-def test_on_windows_words_are_quoted_as_its_shell_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_windows_command_lines_are_quoted_for_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "os", _Windows)
     monkeypatch.setattr(sys, "argv", [str(SCRIPTS / "goldspan")])
     monkeypatch.setattr("shutil.which", lambda name: str(SCRIPTS / "goldspan.EXE"))
@@ -110,7 +110,7 @@ def test_on_windows_words_are_quoted_as_its_shell_reads_them(monkeypatch: pytest
 
 
 class _Windows:
-    """What is asked of the operating system, as Windows answers it."""
+    """The part of `os` that the console uses, with the values of Windows."""
 
     name = "nt"
 

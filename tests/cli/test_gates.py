@@ -1,4 +1,4 @@
-"""What `--fail-under`, `--fail-on-unknown` and `--unknown` make of runs that could not be evaluated."""
+"""`--fail-under`, `--fail-on-unknown` and `--unknown` with runs that could not be evaluated."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cases_in(folder: Path, *rows: dict[str, Any]) -> Path:
         pytest.param(None, ["--fail-under", "argument_correctness=1"], 0, id="which does not count"),
     ],
 )
-def test_runs_that_could_not_be_evaluated_are_counted_as_it_is_said(
+def test_fail_on_unknown_and_ci_decide_whether_unevaluated_runs_count(
     command: str,
     goldspan: Goldspan,
     tmp_path: Path,
@@ -62,27 +62,29 @@ def test_runs_that_could_not_be_evaluated_are_counted_as_it_is_said(
     if ci is not None:
         monkeypatch.setenv("CI", ci)
     cases = cases_in(tmp_path, PASSED, UNKNOWN, WITHOUT_GOLDEN)
-    said = goldspan(command, "--cases", cases, *options)
+    result = goldspan(command, "--cases", cases, *options)
     named = "  case-1 (case-1): Expected book was called; not evaluated: the arguments of book were not captured."
-    assert (said.status, named in said.err.replace("\n", " ")) == (status, bool(status)), said.err
+    assert (result.status, named in result.err.replace("\n", " ")) == (status, bool(status)), result.err
 
 
-def test_a_gate_says_what_was_counted(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
+def test_the_message_of_a_failed_gate_lists_the_unevaluated_runs(
+    command: str, goldspan: Goldspan, tmp_path: Path
+) -> None:
     cases = cases_in(tmp_path, PASSED, *[UNKNOWN] * 7)
-    said = goldspan(command, "--cases", cases, "--fail-under", "passed=1", "--fail-on-unknown").err
-    told = "gate failed: passed is 0.1250, counting 7 runs that could not be evaluated; required: 1"
-    assert told in said.replace("\n", " ")
-    assert sum(f"case-{n} (" in said for n in range(1, 8)) == 5
-    assert "case-0" not in said
-    assert "  and 2 more" in said
-    said = goldspan(command, "--cases", cases, "--fail-under", "argument_correctness=1", "--fail-on-unknown").err
-    told = "gate failed: argument_correctness could not be evaluated on 7 runs; required: 1"
-    assert told in said.replace("\n", " ")
-    said = goldspan(command, "--cases", cases, "--fail-on-unknown").err
-    assert "gate failed: 7 runs could not be evaluated" in said
+    result = goldspan(command, "--cases", cases, "--fail-under", "passed=1", "--fail-on-unknown").err
+    message = "gate failed: passed is 0.1250, counting 7 runs that could not be evaluated; required: 1"
+    assert message in result.replace("\n", " ")
+    assert sum(f"case-{n} (" in result for n in range(1, 8)) == 5
+    assert "case-0" not in result
+    assert "  and 2 more" in result
+    result = goldspan(command, "--cases", cases, "--fail-under", "argument_correctness=1", "--fail-on-unknown").err
+    message = "gate failed: argument_correctness could not be evaluated on 7 runs; required: 1"
+    assert message in result.replace("\n", " ")
+    result = goldspan(command, "--cases", cases, "--fail-on-unknown").err
+    assert "gate failed: 7 runs could not be evaluated" in result
 
 
-def test_where_none_was_measured_a_gate_fails(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
+def test_a_gate_fails_when_no_run_could_be_evaluated(command: str, goldspan: Goldspan, tmp_path: Path) -> None:
     cases = cases_in(tmp_path, UNKNOWN, UNKNOWN)
     lenient = goldspan(command, "--cases", cases, "--fail-under", "passed=0", "--no-fail-on-unknown")
     assert (lenient.status, "passed could not be evaluated on any run" in lenient.err) == (1, True)
@@ -94,7 +96,7 @@ def test_where_none_was_measured_a_gate_fails(command: str, goldspan: Goldspan, 
     assert (only_passed.status, "could not be evaluated on any run" in only_passed.err) == (1, True)
 
 
-def test_where_all_could_be_evaluated_the_flag_changes_nothing(
+def test_fail_on_unknown_changes_nothing_when_all_runs_could_be_evaluated(
     command: str, goldspan: Goldspan, tmp_path: Path
 ) -> None:
     cases = cases_in(tmp_path, PASSED, PASSED, FAILED, WITHOUT_GOLDEN)
@@ -105,7 +107,7 @@ def test_where_all_could_be_evaluated_the_flag_changes_nothing(
 
 
 @pytest.mark.parametrize(("unknown", "passed"), [("not_evaluated", None), ("ignore", True), ("fail", False)])
-def test_the_command_line_says_what_becomes_of_them(
+def test_unknown_sets_the_verdict_of_runs_that_could_not_be_evaluated(
     command: str, goldspan: Goldspan, tmp_path: Path, unknown: str, passed: bool | None
 ) -> None:
     cases = cases_in(tmp_path, UNKNOWN)
@@ -118,6 +120,6 @@ def test_the_command_line_says_what_becomes_of_them(
     assert gated.status == (0 if passed else 1)
 
 
-def test_what_is_not_known_there_is_wrong_use(command: str, goldspan: Goldspan) -> None:
-    said = goldspan(command, TRACES, "-g", GOLDENS, "--unknown", "pass")
-    assert (said.status, "not_evaluated" in said.err) == (2, True)
+def test_an_invalid_value_of_unknown_is_refused(command: str, goldspan: Goldspan) -> None:
+    result = goldspan(command, TRACES, "-g", GOLDENS, "--unknown", "pass")
+    assert (result.status, "not_evaluated" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""`goldspan goldens` as a person uses it."""
+"""The output and the exit status of `goldspan goldens`."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ TRACES = ROOT / "examples" / "traces.jsonl"
 GOLDENS = ROOT / "examples" / "goldens.yaml"
 
 
-class Said(NamedTuple):
-    """What a command printed and its exit status."""
+class CommandResult(NamedTuple):
+    """The exit status and the output of a command."""
 
     status: int
     out: str
     err: str
 
 
-Goldspan = Callable[..., Said]
+Goldspan = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
     """Run a command in this process."""
 
-    def command(*arguments: object) -> Said:
+    def command(*arguments: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["goldspan", "goldens", *map(str, arguments)])
         status = run()
-        return Said(status, *capsys.readouterr())
+        return CommandResult(status, *capsys.readouterr())
 
     return command
 
@@ -55,11 +55,11 @@ def written(tmp_path: Path) -> Callable[[str, str], Path]:
 Written = Callable[[str, str], Path]
 
 
-def test_goldens_in_order_are_fine(goldspan: Goldspan) -> None:
-    assert goldspan("check", GOLDENS) == Said(0, "4 goldens read: nothing found\n", "")
+def test_check_finds_nothing_in_valid_goldens(goldspan: Goldspan) -> None:
+    assert goldspan("check", GOLDENS) == CommandResult(0, "4 goldens read: nothing found\n", "")
 
 
-def test_all_mistakes_are_told_at_once(goldspan: Goldspan, written: Written) -> None:
+def test_check_reports_all_errors_at_once(goldspan: Goldspan, written: Written) -> None:
     one = written(
         "one.yaml",
         """\
@@ -72,9 +72,9 @@ goldens:
 """,
     )
     two = written("two.yaml", "- {id: d, tools: []}\n- {id: e, tools: []}\n")
-    said = goldspan("check", one, two)
-    assert said.status == 1
-    assert said.out.replace(f"{one.parent}/", "").splitlines() == [
+    result = goldspan("check", one, two)
+    assert result.status == 1
+    assert result.out.replace(f"{one.parent}/", "").splitlines() == [
         "one.yaml, defaults: order must be any, in_order or exact, not 'sorted'.",
         "one.yaml, golden 'a': threshold must be a number from 0 to 1, not 2.",
         "one.yaml, golden 'a', tools[1]: unknown key 'nam'. Did you mean 'name'?",
@@ -82,7 +82,7 @@ goldens:
         "two.yaml, golden 'd': the id is already taken, in one.yaml.",
         "3 goldens read: 5 found",
     ]
-    assert said.err == f"warning: {one}: keys that are not goldspan's are kept as metadata: 'note'.\n"
+    assert result.err == f"warning: {one}: keys that are not goldspan's are kept as metadata: 'note'.\n"
 
 
 @pytest.mark.parametrize(
@@ -101,19 +101,19 @@ goldens:
         ),
     ],
 )
-def test_a_mistake_in_the_head_does_not_stop_the_rest(
+def test_an_error_in_the_header_does_not_prevent_the_check_of_the_goldens(
     goldspan: Goldspan, written: Written, content: str, sentence: str
 ) -> None:
     path = written("g.yaml", content)
-    said = goldspan("check", path)
-    assert said.status == 1
-    assert said.out.replace(f"{path.parent}/", "").splitlines() == [sentence, "1 golden read: 1 found"]
+    result = goldspan("check", path)
+    assert result.status == 1
+    assert result.out.replace(f"{path.parent}/", "").splitlines() == [sentence, "1 golden read: 1 found"]
 
 
-def test_goldens_are_laid_beside_traces(goldspan: Goldspan) -> None:
-    said = goldspan("check", GOLDENS, TRACES)
-    assert said.status == 1
-    assert said.out.splitlines() == [
+def test_check_compares_goldens_with_traces(goldspan: Goldspan) -> None:
+    result = goldspan("check", GOLDENS, TRACES)
+    assert result.status == 1
+    assert result.out.splitlines() == [
         "golden 'confirm-by-mail': the tool 'send_email' was neither called nor offered in any run.",
         "golden 'look-up-policy': the tool 'search_policies' was neither called nor offered in any run.",
         "golden 'look-up-policy': the tool 'read_policy' was neither called nor offered in any run.",
@@ -123,25 +123,25 @@ def test_goldens_are_laid_beside_traces(goldspan: Goldspan) -> None:
     ]
 
 
-def test_findings_are_json_objects_too(goldspan: Goldspan, written: Written) -> None:
+def test_check_prints_findings_as_json_objects(goldspan: Goldspan, written: Written) -> None:
     path = written("g.jsonl", '{"id": "a", "input": "x", "tools": []}\n{"id": "b", "input": "x", "tools": ["y"]}')
-    said = goldspan("check", path, "--json")
-    assert said.status == 1
-    assert json.loads(said.out) == {
+    result = goldspan("check", path, "--json")
+    assert result.status == 1
+    assert json.loads(result.out) == {
         "finding": "disagreement",
         "goldens": ["a", "b"],
         "message": "goldens 'a' and 'b' have the same input and disagree in tools: by input none is found.",
     }
 
 
-def test_further_golden_files_in_json_are_named_by_an_option(goldspan: Goldspan, written: Written) -> None:
+def test_the_goldens_option_adds_golden_files_in_json(goldspan: Goldspan, written: Written) -> None:
     tools = written("tools.json", '{"tools": {"search_hotels": {"aliases": ["find"]}}}')
     goldens = written("g.jsonl", '{"id": "book-cheapest", "tools": ["find"]}')
-    said = goldspan("check", goldens, TRACES, "--goldens", tools, "--json")
-    assert [json.loads(line)["finding"] for line in said.out.splitlines()] == ["unmatched"]
+    result = goldspan("check", goldens, TRACES, "--goldens", tools, "--json")
+    assert [json.loads(line)["finding"] for line in result.out.splitlines()] == ["unmatched"]
 
 
-def test_a_run_may_name_its_golden_by_another_attribute(goldspan: Goldspan, written: Written) -> None:
+def test_an_option_selects_the_attribute_that_holds_the_golden_id(goldspan: Goldspan, written: Written) -> None:
     agents = {run.agent for run in load_runs(TRACES)}
     goldens = written("g.json", json.dumps([{"id": agent, "tools": []} for agent in agents]))
     assert goldspan("check", goldens, TRACES).status == 1
@@ -156,16 +156,16 @@ def test_a_run_may_name_its_golden_by_another_attribute(goldspan: Goldspan, writ
         pytest.param([GOLDENS, "none.jsonl"], "none.jsonl", id="no traces"),
     ],
 )
-def test_what_cannot_be_read_at_all_ends_with_two(goldspan: Goldspan, arguments: list[object], sentence: str) -> None:
-    said = goldspan("check", *arguments)
-    assert said.status == 2
-    assert sentence in said.err
+def test_unreadable_input_ends_with_exit_status_2(goldspan: Goldspan, arguments: list[object], sentence: str) -> None:
+    result = goldspan("check", *arguments)
+    assert result.status == 2
+    assert sentence in result.err
 
 
 def test_the_schema_is_printed(goldspan: Goldspan) -> None:
-    said = goldspan("schema")
-    assert said.status == 0
-    assert json.loads(said.out) == golden_json_schema()
+    result = goldspan("schema")
+    assert result.status == 0
+    assert json.loads(result.out) == golden_json_schema()
 
 
 @pytest.mark.parametrize("command", ["check", "schema"])

@@ -1,4 +1,4 @@
-"""`goldspan score --judge`: a model is asked beside the comparison, over real HTTP."""
+"""`goldspan score --judge` requests judgements from a model over real HTTP."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ SHOES = {
 }
 
 
-class Said(NamedTuple):
-    """What a command printed and its exit status."""
+class CommandResult(NamedTuple):
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -58,7 +58,7 @@ class Said(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The line that says what asking came to."""
+        """The summary line of the judge."""
         (line,) = [line for line in self.err.splitlines() if line.startswith("tool_selection: ")]
         return line.removeprefix("tool_selection: ")
 
@@ -74,13 +74,13 @@ def offering(*rows: dict[str, Any], tools: list[Any] | None = None) -> list[dict
 
 @pytest.fixture
 def score(tmp_path, monkeypatch, capsys):
-    """Run `goldspan score` in a folder of its own, with no variables but those that are given."""
+    """Run `goldspan score` in a temporary folder with only the given judge variables."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith("GOLDSPAN_JUDGE_") or name == "OPENAI_API_KEY":
             monkeypatch.delenv(name)
 
-    def command(*options, rows=None, model=None, **variables) -> Said:
+    def command(*options, rows=None, model=None, **variables) -> CommandResult:
         source = [TRACES]
         if rows is not None:
             Path("cases").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -91,13 +91,13 @@ def score(tmp_path, monkeypatch, capsys):
             for name, value in variables.items():
                 patch.setenv(name, value)
             status = run()
-        return Said(status, *capsys.readouterr())
+        return CommandResult(status, *capsys.readouterr())
 
     return command
 
 
 def request_in(received) -> str:
-    """What the user of the run asked."""
+    """The request of the run in a judge request."""
     return evidence_in(received)["request"]
 
 
@@ -105,39 +105,39 @@ def evidence_in(received) -> dict[str, Any]:
     return json.loads(received.body["messages"][1]["content"].partition("<run>\n")[2].partition("\n</run>")[0])
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_row_is_asked_about_after_the_comparison_and_the_order_stays(score):
+def test_every_row_is_judged_and_the_output_order_stays(score):
     opinions = {"Book a trip.": opinion(0.5, "T3"), "Mail me.": opinion(1.0), "Rest.": opinion(0.0)}
     with serving(lambda received, _: opinions[request_in(received)]) as model:
-        said = score("--json", rows=offering(*ROWS), model=model)
-    assert said.status == 0
-    assert [document["run_id"] for document in said.documents] == ["trip", "mail", "rest"]
-    assert [(each["value"], each["judgement"]["better_tool"]) for each in said.selections] == [
+        result = score("--json", rows=offering(*ROWS), model=model)
+    assert result.status == 0
+    assert [document["run_id"] for document in result.documents] == ["trip", "mail", "rest"]
+    assert [(each["value"], each["judgement"]["better_tool"]) for each in result.selections] == [
         (0.5, "mail"),
         (1.0, None),
         (0.0, None),
     ]
-    assert [score_in(document, "tool_recall")["value"] for document in said.documents] == [1.0, 1.0, None]
-    assert said.summary == "3 runs judged by tiny-judge; 3 requests, 300 tokens in and 60 out"
+    assert [score_in(document, "tool_recall")["value"] for document in result.documents] == [1.0, 1.0, None]
+    assert result.summary == "3 runs judged by tiny-judge; 3 requests, 300 tokens in and 60 out"
 
 
-def test_runs_of_traces_are_asked_about_alike(score):
+def test_runs_from_traces_are_judged(score):
     Path("tools.json").write_text(json.dumps(["search_hotels", "book_hotel"]))
     with serving([opinion(1.0)]) as model:
-        said = score("-g", GOLDENS, "--judge-tools", "tools.json", "--json", model=model)
-    assert [each["value"] for each in said.selections] == [1.0] * 4
+        result = score("-g", GOLDENS, "--judge-tools", "tools.json", "--json", model=model)
+    assert [each["value"] for each in result.selections] == [1.0] * 4
     assert {request_in(received) for received in model.requests} >= {"Tell me a joke.", "Which bookings do I have?"}
 
 
-def test_rows_without_offered_tools_or_a_request_are_not_asked_about_and_the_summary_says_why(score):
+def test_rows_without_offered_tools_or_a_request_are_not_judged_and_the_summary_says_why(score):
     rows = [ROWS[0], ROWS[1], *offering({"id": "mute", "tools_called": []})]
     with serving([opinion(1.0)]) as model:
-        said = score("--json", rows=rows, model=model)
+        result = score("--json", rows=rows, model=model)
     assert model.requests == []
-    assert [each["value"] for each in said.selections] == [None] * 3
-    assert said.summary == (
+    assert [each["value"] for each in result.selections] == [None] * 3
+    assert result.summary == (
         "0 runs judged by m; 0 requests, 0 tokens in and 0 out; 2 not judged: the tools the agent was offered were not "
         "captured (name them with --judge-tools FILE); 1 not judged: the request was not captured "
         "(`goldspan extract` says how to capture it)"
@@ -164,7 +164,7 @@ NAMED = [{"id": "T1", "name": "search"}, {"id": "T2", "name": "book"}]
         pytest.param("\ufeff" + json.dumps(MCP), DEFINED, id="a byte order mark"),
     ],
 )
-def test_offered_tools_are_read_from_a_file_as_they_are_written_anywhere(score, text, shown):
+def test_offered_tools_are_read_from_files_in_all_common_formats(score, text, shown):
     Path("tools").write_text(text, encoding="utf-8")
     with serving([opinion(1.0)]) as model:
         score("--judge-tools", "tools", rows=ROWS[:1], model=model)
@@ -183,16 +183,16 @@ def test_offered_tools_are_read_from_a_file_as_they_are_written_anywhere(score, 
         pytest.param(None, "cannot be read: No such file", id="no file"),
     ],
 )
-def test_a_file_without_tools_is_an_error_before_anything_is_asked(score, data, sentence):
+def test_an_invalid_tools_file_is_refused_before_any_request(score, data, sentence):
     if data is not None:
         Path("tools").write_bytes(data)
     with serving([opinion(1.0)]) as model:
-        said = score("--judge-tools", "tools", rows=ROWS, model=model)
-    assert (said.status, said.out, model.requests) == (2, "", [])
-    assert re.search(sentence, said.err)
+        result = score("--judge-tools", "tools", rows=ROWS, model=model)
+    assert (result.status, result.out, model.requests) == (2, "", [])
+    assert re.search(sentence, result.err)
 
 
-def test_flags_go_before_variables_and_variables_say_the_rest(score):
+def test_options_take_precedence_over_environment_variables(score):
     variables = {
         "GOLDSPAN_JUDGE_MODEL": "other",
         "GOLDSPAN_JUDGE_VOTES": "1",
@@ -203,15 +203,15 @@ def test_flags_go_before_variables_and_variables_say_the_rest(score):
     called = [{"name": "book", "arguments": {"city": "Oslo"}, "result": "done"}]
     rows = offering({"input": "Book.", "tools_called": called})
     with serving([opinion(1.0)]) as model:
-        said = score("--judge-votes", 3, "--judge-show", "arguments", rows=rows, model=model, **variables)
-    assert said.status == 0
+        result = score("--judge-votes", 3, "--judge-show", "arguments", rows=rows, model=model, **variables)
+    assert result.status == 0
     bodies = [received.body for received in model.requests]
     assert [body["seed"] for body in bodies] == [7, 8, 9]
     assert {(body["model"], body["temperature"]) for body in bodies} == {("m", 0.5)}
     assert evidence_in(model.requests[0])["calls"] == [{"tool": "book", "arguments": {"city": "Oslo"}}]
 
 
-def test_the_model_may_be_named_by_a_variable_alone_and_is_asked_only_with_the_flag(score):
+def test_a_model_named_by_a_variable_is_used_only_with_the_judge_option(score):
     with serving([opinion(1.0)]) as model:
         variables = {"GOLDSPAN_JUDGE_MODEL": "named", "GOLDSPAN_JUDGE_URL": model.url}
         without = score(rows=offering(*ROWS), **variables)
@@ -221,17 +221,17 @@ def test_the_model_may_be_named_by_a_variable_alone_and_is_asked_only_with_the_f
     assert {received.body["model"] for received in model.requests} == {"named"}
 
 
-def test_all_runs_are_asked_about_whatever_share_is_sampled_in_applications(score):
+def test_the_command_judges_all_runs_whatever_the_sampling_variable(score):
     with serving([opinion(1.0)]) as model:
-        said = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_SAMPLE="0")
-    assert said.summary.startswith("3 runs judged")
+        result = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_SAMPLE="0")
+    assert result.summary.startswith("3 runs judged")
     assert len(model.requests) == 3
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_models_words_are_shown_where_everything_is_and_nowhere_else(score):
+def test_the_text_of_the_model_is_shown_only_with_verbose(score):
     rows = offering(*ROWS[:1])
     with serving([opinion(0.5, "T3", "The secret plan.\x1b[31m")]) as model:
         verbose, brief, as_json, as_markdown = (
@@ -241,9 +241,9 @@ def test_the_models_words_are_shown_where_everything_is_and_nowhere_else(score):
     assert "tiny-judge: The secret plan. [31m" in lines
     assert "asked with temperature 0, seed 0, rubric 1, 100 tokens in, 20 out" in lines
     assert "tiny-judge rates the choice of tools 0.5; mail would have been better." in brief.out
-    for said in (brief, as_json, as_markdown):
-        assert said.status == 0
-        assert "secret" not in said.out + said.err
+    for result in (brief, as_json, as_markdown):
+        assert result.status == 0
+        assert "secret" not in result.out + result.err
     assert as_json.selections[0]["judgement"] == {
         "model": "tiny-judge",
         "votes": [0.5],
@@ -259,27 +259,29 @@ def test_the_models_words_are_shown_where_everything_is_and_nowhere_else(score):
     }
 
 
-def test_several_votes_and_what_they_cost_are_shown(score):
+def test_votes_and_their_cost_are_shown(score):
     scores = [0.2, 0.8, 0.9]
     with serving(lambda _, number: opinion(scores[number % 3])) as model:
-        said = score(
+        result = score(
             "-v", "--judge-votes", 3, rows=offering(*ROWS[:1]), model=model, GOLDSPAN_JUDGE_PRICES="1,10"
         )  # fmt: skip
-    assert "asked with temperature 0, seed 0, rubric 1, votes 0.2, 0.8, 0.9, 300 tokens in, 60 out, $0.0009" in said.out
-    assert said.summary == "1 run judged by tiny-judge; 3 requests, 300 tokens in and 60 out, $0.0009"
+    assert (
+        "asked with temperature 0, seed 0, rubric 1, votes 0.2, 0.8, 0.9, 300 tokens in, 60 out, $0.0009" in result.out
+    )
+    assert result.summary == "1 run judged by tiny-judge; 3 requests, 300 tokens in and 60 out, $0.0009"
 
 
-def test_tokens_that_an_endpoint_does_not_tell_are_not_said_to_be_none(score):
+def test_tokens_that_the_endpoint_does_not_report_are_not_shown_as_0(score):
     answer = json.dumps({"reason": "Fine.", "better_tool": None, "score": 1})
     with serving([content(answer, usage=None)]) as model:
-        said = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_PRICES="1,10")
-    assert said.summary == "3 runs judged by tiny-judge; 3 requests; the endpoint does not report tokens"
+        result = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_PRICES="1,10")
+    assert result.summary == "3 runs judged by tiny-judge; 3 requests; the endpoint does not report tokens"
 
 
 # --- the cache and the budget -----------------------------------------------------------------------------------------
 
 
-def test_a_second_run_with_the_same_cache_makes_no_request_and_says_so(score):
+def test_a_second_run_with_the_same_cache_makes_no_request(score):
     options = ("--json", "--judge-cache", "judge.db")
     with serving([opinion(0.5, "T1")]) as model:
         first = score(*options, rows=offering(*ROWS), model=model)
@@ -293,16 +295,16 @@ def test_a_second_run_with_the_same_cache_makes_no_request_and_says_so(score):
         assert stat.S_IMODE(os.stat("judge.db").st_mode) == 0o600
 
 
-def test_when_the_budget_is_spent_the_rest_is_not_asked_about_and_the_summary_says_what_to_do(score):
+def test_runs_beyond_the_budget_are_not_judged_and_the_summary_says_what_to_do(score):
     options = ("--json", "--judge-daily-tokens", 8000, "--judge-cache", "judge.db")
-    with serving([opinion(1.0, prompt_tokens=7000)]) as model:  # an answer alone may take 1,000 more
-        said = score(*options, rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_CONCURRENCY="1")
+    with serving([opinion(1.0, prompt_tokens=7000)]) as model:  # a request reserves 1,000 more for its answer
+        result = score(*options, rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_CONCURRENCY="1")
         again = score(*options, rows=offering({**ROWS[0], "input": "Else?"}), model=model)
         assert len(model.requests) == 1
-    assert (said.status, again.status) == (0, 0)
-    assert "warning" not in said.err
-    assert [(each["value"], each["error"]) for each in said.selections] == [(1.0, None), *[(None, "OverBudget")] * 2]
-    assert said.summary == (
+    assert (result.status, again.status) == (0, 0)
+    assert "warning" not in result.err
+    assert [(each["value"], each["error"]) for each in result.selections] == [(1.0, None), *[(None, "OverBudget")] * 2]
+    assert result.summary == (
         "1 run judged by tiny-judge; 1 request, 7,000 tokens in and 20 out; 2 not judged because the budget of 8,000 "
         "tokens (--judge-daily-tokens) for 24 hours is spent: raise it, or judge the rest later; --judge-cache keeps "
         "the answers"
@@ -310,7 +312,7 @@ def test_when_the_budget_is_spent_the_rest_is_not_asked_about_and_the_summary_sa
     assert again.selections[0]["error"] == "OverBudget"
 
 
-def test_a_million_tokens_a_day_are_the_budget_where_nothing_is_said_and_off_is_no_limit(score):
+def test_the_default_budget_is_a_million_tokens_per_day_and_off_disables_it(score):
     with serving([opinion(1.0, prompt_tokens=999_900)]) as model:
         options = ("--judge-cache", "judge.db")
         first = score(*options, rows=offering(ROWS[0]), model=model)
@@ -321,18 +323,18 @@ def test_a_million_tokens_a_day_are_the_budget_where_nothing_is_said_and_off_is_
     assert third.summary.startswith("1 run judged")
 
 
-def test_a_budget_of_money_is_told_by_its_variable(score):
+def test_the_message_about_a_spent_cost_budget_names_its_variable(score):
     variables = {"GOLDSPAN_JUDGE_DAILY_COST": "0.0001", "GOLDSPAN_JUDGE_PRICES": "10,10"}
     with serving([opinion(1.0)]) as model:
-        said = score("--judge-daily-tokens", "off", rows=offering(*ROWS), model=model, **variables)
+        result = score("--judge-daily-tokens", "off", rows=offering(*ROWS), model=model, **variables)
     assert model.requests == []
-    assert "3 not judged because the budget of $0.0001 (GOLDSPAN_JUDGE_DAILY_COST) for 24 hours is spent" in said.err
+    assert "3 not judged because the budget of $0.0001 (GOLDSPAN_JUDGE_DAILY_COST) for 24 hours is spent" in result.err
 
 
 # --- combining and gates ----------------------------------------------------------------------------------------------
 
 
-def test_deepevals_example_is_1_compared_and_the_lower_of_both_with_a_judge(score):
+def test_combination_min_gives_the_lower_of_the_profile_score_and_the_judge_score(score):
     profile = ("--profile", "deepeval", "--json")
     compared = score(*profile, rows=[SHOES])
     assert score_in(compared.documents[0], "deepeval")["value"] == 1.0
@@ -349,23 +351,23 @@ def test_deepevals_example_is_1_compared_and_the_lower_of_both_with_a_judge(scor
     assert [each["passed"] for each in (lower, higher, below)] == [False, True, False]
 
 
-def test_min_lowers_tool_correctness_where_no_other_number_is_asked_for(score):
+def test_combination_min_lowers_tool_correctness_by_default(score):
     with serving([opinion(0.25)]) as model:
         apart = score("--json", rows=offering(ROWS[0]), model=model).documents[0]
         lowered = score("--json", "--judge-combination", "min", rows=offering(ROWS[0]), model=model).documents[0]
-        told = score("--judge-combination", "min", "-m", "tool_recall", rows=offering(ROWS[0]), model=model)
+        refused = score("--judge-combination", "min", "-m", "tool_recall", rows=offering(ROWS[0]), model=model)
     assert score_in(apart, "tool_correctness")["value"] == 1.0
     assert score_in(lowered, "tool_correctness")["value"] == 0.25
-    assert told.status == 2
-    assert told.err == "error: --judge-combination min lowers tool_correctness, which --metric leaves out\n"
+    assert refused.status == 2
+    assert refused.err == "error: --judge-combination min lowers tool_correctness, which --metric leaves out\n"
 
 
 @pytest.mark.parametrize(("value", "status"), [(0.69, 1), (0.71, 0)])
-def test_a_command_can_fail_under_what_the_model_says(score, value, status):
+def test_fail_under_accepts_the_metric_of_the_judge(score, value, status):
     with serving([opinion(value)]) as model:
-        said = score("--fail-under", "tool_selection=0.7", rows=offering(*ROWS), model=model)
-    assert said.status == status
-    assert ("gate failed: tool_selection is 0.6900; required: 0.7" in said.err) is (status == 1)
+        result = score("--fail-under", "tool_selection=0.7", rows=offering(*ROWS), model=model)
+    assert result.status == status
+    assert ("gate failed: tool_selection is 0.6900; required: 0.7" in result.err) is (status == 1)
 
 
 @pytest.mark.parametrize(
@@ -373,22 +375,22 @@ def test_a_command_can_fail_under_what_the_model_says(score, value, status):
     [("--fail-under", "tool_selection=0.7"), ("--threshold", "tool_selection=0.7"), ("--metric", "tool_selection")],
     ids=lambda option: option[0],
 )
-def test_without_a_judge_its_metric_is_refused_with_what_to_say(score, option):
-    said = score(*option, rows=ROWS)
-    assert said.status == 2
-    assert said.err == (
+def test_without_the_judge_option_its_metric_is_refused_with_a_hint(score, option):
+    result = score(*option, rows=ROWS)
+    assert result.status == 2
+    assert result.err == (
         f"error: {option[0]} tool_selection: only the LLM judge computes this metric; turn it on with "
         "`goldspan score --judge`\n"
     )
 
 
-def test_a_report_of_traces_asks_nobody_and_says_who_does(score, monkeypatch, capsys):
+def test_report_refuses_a_gate_on_the_metric_of_the_judge(score, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["goldspan", "report", str(TRACES), "--fail-under", "tool_selection=0.7"])
     assert run() == 2
     assert "turn it on with `goldspan score --judge`" in capsys.readouterr().err
 
 
-def test_a_threshold_makes_a_gate_of_it_and_stands_in_for_that_of_a_golden(score):
+def test_a_threshold_option_for_tool_selection_replaces_that_of_the_golden(score):
     Path("goldens.yaml").write_text(
         "goldens: [{id: g, input: Mail me., tools: [mail], thresholds: {tool_selection: 0.9}}]"
     )
@@ -408,11 +410,11 @@ def test_a_threshold_makes_a_gate_of_it_and_stands_in_for_that_of_a_golden(score
     assert (score_in(plain, "tool_selection")["threshold"], plain["passed"]) == (0.85, False)
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "told"),
+    ("reply", "kind", "message"),
     [
         pytest.param(
             failure(500, retry_after="0"),
@@ -431,41 +433,41 @@ def test_a_threshold_makes_a_gate_of_it_and_stands_in_for_that_of_a_golden(score
         ),
     ],
 )
-def test_a_judge_that_fails_is_told_once_and_costs_no_other_number(score, reply, kind, told):
+def test_a_failing_judge_is_reported_once_and_affects_no_other_metric(score, reply, kind, message):
     with serving([reply]) as model:
-        said = score("--json", rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_API_KEY="the-key")
-    assert said.status == 0
-    assert [(each["value"], each["error"]) for each in said.selections] == [(None, kind)] * 3
-    assert score_in(said.documents[0], "tool_recall")["value"] == 1.0
-    assert said.err.splitlines()[0] == f"warning: the judge failed: {told}"
-    assert said.err.count(told) == 1
-    assert said.summary.startswith("0 runs judged by m; ")
-    assert said.summary.endswith(f"; 3 failed ({kind} 3)")
-    assert "the-key" not in said.out + said.err
+        result = score("--json", rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_API_KEY="the-key")
+    assert result.status == 0
+    assert [(each["value"], each["error"]) for each in result.selections] == [(None, kind)] * 3
+    assert score_in(result.documents[0], "tool_recall")["value"] == 1.0
+    assert result.err.splitlines()[0] == f"warning: the judge failed: {message}"
+    assert result.err.count(message) == 1
+    assert result.summary.startswith("0 runs judged by m; ")
+    assert result.summary.endswith(f"; 3 failed ({kind} 3)")
+    assert "the-key" not in result.out + result.err
 
 
-def test_an_endpoint_that_is_not_there_is_an_error_in_the_scores_too(score, monkeypatch):
+def test_an_unreachable_endpoint_is_an_error_in_each_score(score, monkeypatch):
     monkeypatch.setattr("goldspan.judge.judge_session._INITIAL_BACKOFF_S", 0.05)
     with serving([opinion(1.0)]) as model:
         pass
-    said = score("--json", rows=offering(*ROWS), model=model)
-    assert said.status == 0
-    assert [each["error"] for each in said.selections] == ["Unreachable"] * 3
-    assert said.summary.endswith("; 3 failed (Unreachable 3)")
+    result = score("--json", rows=offering(*ROWS), model=model)
+    assert result.status == 0
+    assert [each["error"] for each in result.selections] == ["Unreachable"] * 3
+    assert result.summary.endswith("; 3 failed (Unreachable 3)")
 
 
-def test_a_gate_is_not_met_by_a_judge_that_fails(score):
+def test_a_gate_fails_when_the_judge_fails(score):
     with serving([failure(401)]) as model:
-        said = score("--fail-under", "tool_selection=0.1", rows=offering(*ROWS), model=model)
-    assert said.status == 1
-    assert "gate failed: tool_selection could not be evaluated on any run; required: 0.1" in said.err
+        result = score("--fail-under", "tool_selection=0.1", rows=offering(*ROWS), model=model)
+    assert result.status == 1
+    assert "gate failed: tool_selection could not be evaluated on any run; required: 0.1" in result.err
 
 
-def test_a_row_at_which_the_judge_fails_costs_no_other_row(score):
+def test_a_judge_failure_on_one_row_does_not_affect_the_others(score):
     with serving(lambda received, _: failure(401) if request_in(received) == "Mail me." else opinion(1.0)) as model:
-        said = score("--json", rows=offering(*ROWS), model=model)
-    assert [each["value"] for each in said.selections] == [1.0, None, 1.0]
-    assert said.summary.endswith("; 1 failed (EndpointRefused 1)")
+        result = score("--json", rows=offering(*ROWS), model=model)
+    assert [each["value"] for each in result.selections] == [1.0, None, 1.0]
+    assert result.summary.endswith("; 1 failed (EndpointRefused 1)")
 
 
 @pytest.mark.parametrize(
@@ -497,37 +499,37 @@ def test_a_row_at_which_the_judge_fails_costs_no_other_row(score):
         ),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_judged(score, options, sentence):
-    said = score(*options, rows=offering(*ROWS))
-    assert (said.status, said.out) == (2, "")
-    assert said.err.startswith(f"error: {sentence}")
+def test_invalid_judge_options_are_refused_before_any_row_is_judged(score, options, sentence):
+    result = score(*options, rows=offering(*ROWS))
+    assert (result.status, result.out) == (2, "")
+    assert result.err.startswith(f"error: {sentence}")
 
 
-def test_a_variable_that_says_nothing_is_pointed_out(score):
+def test_an_unknown_judge_variable_causes_a_warning(score):
     with serving([opinion(1.0)]) as model:
-        said = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_VOTE="3")
-    assert "warning: there is no setting GOLDSPAN_JUDGE_VOTE; did you mean GOLDSPAN_JUDGE_VOTES?" in said.err
+        result = score(rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_VOTE="3")
+    assert "warning: there is no setting GOLDSPAN_JUDGE_VOTE; did you mean GOLDSPAN_JUDGE_VOTES?" in result.err
 
 
-def test_the_key_is_sent_to_the_endpoint_and_there_is_no_option_for_it(score):
+def test_the_api_key_comes_only_from_the_environment_and_is_not_printed(score):
     with serving([opinion(1.0)]) as model:
-        said = score("-v", rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_API_KEY="the-key")
+        result = score("-v", rows=offering(*ROWS), model=model, GOLDSPAN_JUDGE_API_KEY="the-key")
     assert {received.headers["authorization"] for received in model.requests} == {"Bearer the-key"}
-    assert "the-key" not in said.out + said.err
+    assert "the-key" not in result.out + result.err
     command = typer.main.get_command(app).commands["score"].callback()
     options = [option for each in command.params for option in each.opts]
     assert "--judge-model" in options
     assert not [option for option in options if "key" in option and option.startswith("--judge")]
 
 
-def test_without_the_extra_it_is_said_what_to_install(score, monkeypatch):
+def test_without_the_extra_the_error_names_the_package_to_install(score, monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    said = score("--judge-model", "m", "--judge-url", "http://localhost/v1", rows=offering(*ROWS))
-    assert said.status == 2
-    assert "goldspan[judge]" in said.err
+    result = score("--judge-model", "m", "--judge-url", "http://localhost/v1", rows=offering(*ROWS))
+    assert result.status == 2
+    assert "goldspan[judge]" in result.err
 
 
-def test_the_options_offer_what_there_is():
+def test_the_choices_of_the_options_equal_the_supported_values():
     def offered(option):
         return set(get_args(get_args(get_args(option)[0])[0]))
 
@@ -539,7 +541,7 @@ def test_the_options_offer_what_there_is():
 
 
 def process(*options, rows, model, **streams):
-    """The command as a process of its own."""
+    """The command in a subprocess."""
     Path("cases").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     asked = ["--cases", "cases", "--judge-model", "m", "--judge-url", model.url]
     return subprocess.Popen(
@@ -551,19 +553,19 @@ def process(*options, rows, model, **streams):
 
 @pytest.mark.e2e
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signal to a process")
-def test_it_can_be_cancelled_while_the_model_is_silent(score):
+def test_sigint_ends_the_command_while_the_model_does_not_answer(score):
     with serving([hang(60)]) as model:
         command = process(rows=offering(*ROWS), model=model, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         eventually(lambda: len(model.requests) == 3, "nothing is asked")
         command.send_signal(signal.SIGINT)
         started = time.monotonic()
-        _, told = command.communicate(timeout=30)
+        _, stderr = command.communicate(timeout=30)
         assert command.returncode == 130
         assert time.monotonic() - started < 10
-    assert told == b""
+    assert stderr == b""
 
 
-def test_the_bar_counts_what_the_model_has_judged(score):
+def test_the_progress_bar_counts_the_judged_runs(score):
     pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
     ours, theirs = pty.openpty()
     rows = offering(*({**ROWS[0], "id": str(number), "input": f"Trip {number}."} for number in range(40)))
@@ -574,7 +576,7 @@ def test_the_bar_counts_what_the_model_has_judged(score):
         try:
             while piece := os.read(ours, 65536):
                 shown += piece
-        except OSError:  # Linux says so when the other side has closed
+        except OSError:  # Linux raises it when the other side is closed
             pass
         os.close(ours)
         assert command.wait(60) == 0

@@ -1,4 +1,4 @@
-"""`goldspan score` says how the golden of each run was found, and how near it is."""
+"""`goldspan score` shows how the golden of each run was found, and its similarity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRACES = Path(__file__).parent.parent.parent / "examples" / "traces.jsonl"
         pytest.param({"max_calls": 1}, "policy g", {"how": "policy", "similarity": 1.0}, id="a policy"),
     ],
 )
-def test_how_a_golden_was_found_is_shown(
+def test_score_shows_how_the_golden_was_found(
     golden: dict[str, object],
     shown: str,
     match: dict[str, object],
@@ -65,10 +65,10 @@ def as_otlp(record: SpanRecord) -> dict[str, object]:
     }
 
 
-def test_what_a_goldens_name_does_not_tell_stands_beside_it(
+def test_near_text_and_the_component_are_shown_beside_the_golden_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """That its text is only near, which component was judged, and who brought expectations of their own."""
+    """The output shows near text, the component, and the agent of a run with its own expected tools."""
     goldens = tmp_path / "g.yaml"
     goldens.write_text(
         "goldens:\n"
@@ -88,8 +88,8 @@ def test_what_a_goldens_name_does_not_tell_stands_beside_it(
         command = ["goldspan", "score", str(traces), "-g", str(goldens), "--unit", unit]
         monkeypatch.setattr(sys, "argv", command)
         run()
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert "✓ hotel (near text, 0.97)  Find me a hotel in Paris, and book it!" in said
-    assert "✗ clerk  What time is it?" in said
-    assert "✓ search-once" in said
-    assert "✗ hotel (component booking)" in said
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "✓ hotel (near text, 0.97)  Find me a hotel in Paris, and book it!" in lines
+    assert "✗ clerk  What time is it?" in lines
+    assert "✓ search-once" in lines
+    assert "✗ hotel (component booking)" in lines

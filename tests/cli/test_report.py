@@ -1,4 +1,4 @@
-"""`goldspan report`: what it reads, what it writes, and how it ends."""
+"""The input, the output and the exit status of `goldspan report`."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def cases_in(name: str, *more: dict[str, Any]) -> str:
     return name
 
 
-def test_traces_are_judged_and_written_into_one_file(goldspan: Goldspan) -> None:
-    said = goldspan("report", TRACES, "--goldens", GOLDENS)
-    assert (said.status, said.out, said.err) == (0, "", "report.html is written\n")
+def test_traces_are_evaluated_and_written_into_one_html_file(goldspan: Goldspan) -> None:
+    result = goldspan("report", TRACES, "--goldens", GOLDENS)
+    assert (result.status, result.out, result.err) == (0, "", "report.html is written\n")
     html = Path("report.html").read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
     assert "from <bdi>traces.jsonl</bdi>" in html
     assert html.count('<article class="detailed"') == 2
 
 
-def test_what_it_says_is_what_score_says(goldspan: Goldspan) -> None:
+def test_report_and_score_print_the_same_metrics_and_failures(goldspan: Goldspan) -> None:
     how = (TRACES, "-g", GOLDENS, "--threshold", "tool_precision=0.9", "--attempts", "all", "--strict")
     scored = goldspan("score", *how, "--format", "markdown").out
     reported = goldspan("report", *how, "--markdown", "-").out
@@ -51,28 +51,30 @@ def test_what_it_says_is_what_score_says(goldspan: Goldspan) -> None:
 
 
 def _metrics(text: str) -> str:
-    """The rows of the table of metrics, whatever stands for a name there."""
+    """The rows of the table of metrics, without code marks and escapes."""
     table = text.partition("| metric | mean | runs | passed |")[2].partition("\n\n")[0]
     return re.sub(r"[`\\]", "", table)
 
 
-def test_with_a_summary_alone_no_page_is_written(goldspan: Goldspan) -> None:
-    said = goldspan("report", TRACES, "-g", GOLDENS, "--markdown", "-")
-    assert (said.status, said.err) == (0, "")
-    assert said.lines[:3] == ["## goldspan report", "", said.lines[2]]
-    assert said.lines[2].startswith("4 runs: 1 passed, 2 failed, 1 not evaluated. Pass rate 33.3 %")
+def test_markdown_alone_writes_no_html_page(goldspan: Goldspan) -> None:
+    result = goldspan("report", TRACES, "-g", GOLDENS, "--markdown", "-")
+    assert (result.status, result.err) == (0, "")
+    assert result.lines[:3] == ["## goldspan report", "", result.lines[2]]
+    assert result.lines[2].startswith("4 runs: 1 passed, 2 failed, 1 not evaluated. Pass rate 33.3 %")
     assert list(Path().iterdir()) == []
 
 
-def test_both_may_be_asked_for_and_one_of_them_on_standard_output(goldspan: Goldspan) -> None:
-    said = goldspan("report", TRACES, "-g", GOLDENS, "--out", "-", "--markdown", "summary.md", "--title", "Mine & ours")
-    assert said.err == "summary.md is written\n"
-    assert "<title>Mine &amp; ours · goldspan</title>" in said.out
-    assert said.out.endswith("</html>\n")
+def test_page_and_summary_can_be_written_together_with_one_on_standard_output(goldspan: Goldspan) -> None:
+    result = goldspan(
+        "report", TRACES, "-g", GOLDENS, "--out", "-", "--markdown", "summary.md", "--title", "Mine & ours"
+    )
+    assert result.err == "summary.md is written\n"
+    assert "<title>Mine &amp; ours · goldspan</title>" in result.out
+    assert result.out.endswith("</html>\n")
     assert Path("summary.md").read_text().startswith("## Mine \\& ours\n")
 
 
-def test_a_store_is_told_by_what_is_in_it_and_the_filters_narrow_it_down(goldspan: Goldspan, tmp_path: Path) -> None:
+def test_a_store_is_recognized_by_its_content_and_filters_apply_to_it(goldspan: Goldspan, tmp_path: Path) -> None:
     store, goldens = store_in(tmp_path, times=2)
     assert goldspan("report", store, "-g", goldens, "--markdown", "-").lines[2].startswith("12 runs: 4 passed")
     store.rename("runs.dat")
@@ -87,17 +89,17 @@ def test_a_store_is_told_by_what_is_in_it_and_the_filters_narrow_it_down(goldspa
     assert goldspan("report", store.parent, "--until", "2025-01-01", "--markdown", "-").lines[2].startswith("0 runs: ")
 
 
-def test_traces_are_narrowed_down_as_well(goldspan: Goldspan) -> None:
-    said = goldspan("report", TRACES, "-g", GOLDENS, "--golden", "read-only", "--markdown", "-")
-    assert said.lines[2].startswith("1 run: 0 passed, 1 failed.")
+def test_filters_apply_to_traces(goldspan: Goldspan) -> None:
+    result = goldspan("report", TRACES, "-g", GOLDENS, "--golden", "read-only", "--markdown", "-")
+    assert result.lines[2].startswith("1 run: 0 passed, 1 failed.")
 
 
-def test_rows_of_several_files_count_each_though_their_ids_are_the_same(goldspan: Goldspan) -> None:
-    said = goldspan("report", "--cases", cases_in("a.jsonl"), "--cases", cases_in("b.jsonl"), "--markdown", "-")
-    assert said.lines[2].startswith("4 runs: 2 passed, 2 failed.")
+def test_rows_of_several_files_with_the_same_ids_are_counted_separately(goldspan: Goldspan) -> None:
+    result = goldspan("report", "--cases", cases_in("a.jsonl"), "--cases", cases_in("b.jsonl"), "--markdown", "-")
+    assert result.lines[2].startswith("4 runs: 2 passed, 2 failed.")
 
 
-def test_values_are_in_it_only_where_they_are_asked_for(goldspan: Goldspan) -> None:
+def test_values_are_in_the_report_only_with_the_values_option(goldspan: Goldspan) -> None:
     rows = cases_in("cases.jsonl")
     how = ("report", "--cases", rows, "--metric", "argument_correctness", "--threshold", "argument_correctness=1",
            "--out", "-")  # fmt: skip
@@ -107,21 +109,23 @@ def test_values_are_in_it_only_where_they_are_asked_for(goldspan: Goldspan) -> N
     assert "<ins><bdi>1</bdi></ins>" in shown
 
 
-def test_rows_that_are_wrong_are_told_and_the_others_reported(goldspan: Goldspan) -> None:
-    said = goldspan("report", "--cases", cases_in("cases.jsonl", {"id": "bad"}))
-    assert said.status == 2
-    assert "('bad'): tools_called is missing" in said.err
+def test_invalid_rows_are_listed_as_errors_and_the_other_rows_are_in_the_report(goldspan: Goldspan) -> None:
+    result = goldspan("report", "--cases", cases_in("cases.jsonl", {"id": "bad"}))
+    assert result.status == 2
+    assert "('bad'): tools_called is missing" in result.err
     assert Path("report.html").exists()
 
 
 @pytest.mark.parametrize(("least", "status"), [("passed=0.3", 0), ("passed=0.4", 1), ("tool_recall=0.9", 1)])
-def test_a_gate_decides_once_the_report_is_written(goldspan: Goldspan, least: str, status: int) -> None:
-    said = goldspan("report", TRACES, "-g", GOLDENS, "--fail-under", least)
-    assert (said.status, "gate failed" in said.err) == (status, bool(status))
+def test_a_failed_gate_sets_the_exit_status_after_the_report_is_written(
+    goldspan: Goldspan, least: str, status: int
+) -> None:
+    result = goldspan("report", TRACES, "-g", GOLDENS, "--fail-under", least)
+    assert (result.status, "gate failed" in result.err) == (status, bool(status))
     assert Path("report.html").exists()
 
 
-def test_gates_hold_for_stores_too(goldspan: Goldspan, tmp_path: Path) -> None:
+def test_gates_apply_to_stores(goldspan: Goldspan, tmp_path: Path) -> None:
     store, _ = store_in(tmp_path)
     assert goldspan("report", store, "--fail-under", "passed=0.5").status == 0
     assert "passed is 0.5000; required: 0.6" in goldspan("report", store, "--fail-under", "passed=0.6").err
@@ -132,7 +136,7 @@ def test_gates_hold_for_stores_too(goldspan: Goldspan, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         pytest.param([], "name what to report on", id="nothing"),
         pytest.param(["{traces}", "--cases", "x.jsonl"], "name what to report on", id="traces and cases"),
@@ -148,38 +152,40 @@ def test_gates_hold_for_stores_too(goldspan: Goldspan, tmp_path: Path) -> None:
         pytest.param(["{traces}", "-o", "no/such/folder/report.html"], "No such file or directory", id="no folder"),
     ],
 )
-def test_what_cannot_be_meant_is_told(goldspan: Goldspan, tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_invalid_arguments_are_refused_and_no_file_changes(
+    goldspan: Goldspan, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     store_in(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    said = goldspan("report", *(each.format(traces=TRACES) for each in arguments))
-    assert (said.status, said.out) == (2, "")
-    assert told in said.err
+    result = goldspan("report", *(each.format(traces=TRACES) for each in arguments))
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_goldens_of_other_runs_are_pointed_out(goldspan: Goldspan, tmp_path: Path) -> None:
+def test_goldens_that_match_no_run_cause_a_warning(goldspan: Goldspan, tmp_path: Path) -> None:
     _, others = store_in(tmp_path)
-    said = goldspan("report", TRACES, "-g", others)
-    assert "warning: none of the 4 goldens matches any of these runs" in said.err
+    result = goldspan("report", TRACES, "-g", others)
+    assert "warning: none of the 4 goldens matches any of these runs" in result.err
 
 
-def test_a_file_that_was_there_is_replaced_where_it_looks_like_a_report(goldspan: Goldspan) -> None:
+def test_an_existing_report_or_an_empty_file_is_replaced(goldspan: Goldspan) -> None:
     Path("old.html").write_text("old")
-    Path("summary").touch()  # as the runner of a job makes it
+    Path("summary").touch()  # a CI runner creates an empty summary file
     assert goldspan("report", TRACES, "-g", GOLDENS, "-o", "old.html", "--markdown", "summary").status == 0
     assert Path("old.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert Path("summary").read_text(encoding="utf-8").startswith("## goldspan report")
 
 
 @pytest.mark.e2e
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_closed_output_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m goldspan report {TRACES} -g {GOLDENS} --out - | head -c 9"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("<!doctype", "")
 
 
 @pytest.mark.e2e
-def test_without_the_extra_a_summary_can_be_written_and_a_page_cannot(tmp_path: Path) -> None:
+def test_without_the_web_extra_only_the_markdown_summary_can_be_written(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('jinja2', 'markupsafe', 'starlette', 'uvicorn')))\n"
         "class Missing:\n"

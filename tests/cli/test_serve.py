@@ -1,4 +1,4 @@
-"""`goldspan serve` up to the moment at which it would begin to serve."""
+"""`goldspan serve` up to the start of the server."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from goldspan.cli.app import run
 
 SECRET = "s3cr3t-of-mine"
 
-Said = tuple[int, str, str]
-Serve = Callable[..., Said]
+CommandOutput = tuple[int, str, str]
+Serve = Callable[..., CommandOutput]
 
 
 @pytest.fixture
 def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Serve:
-    """Run the command in this process and a folder of its own: exit status, output, messages."""
+    """Run the command in this process in a temporary folder: exit status, output, messages."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("GOLDSPAN_")]:
         monkeypatch.delenv(name)
 
-    def command(*arguments: object) -> Said:
+    def command(*arguments: object) -> CommandOutput:
         monkeypatch.setattr(sys, "argv", ["goldspan", "serve", *map(str, arguments)])
         status = run()
-        said = capsys.readouterr()
-        return status, said.out, said.err
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
 
     return command
 
 
 def test_help_names_every_flag_and_shows_examples(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    status, said, _ = serve("--help")
+    status, output, _ = serve("--help")
     assert status == 0
     flags = (
         "host http-port grpc-port data goldens forward results enrich workers token-file read-token-file insecure "
@@ -46,11 +46,11 @@ def test_help_names_every_flag_and_shows_examples(serve: Serve, monkeypatch: pyt
         "json-schema log-format"
     )
     for flag in flags.split():
-        assert re.search(rf"--{flag}\b", said), flag
-    assert "goldspan serve --host 0.0.0.0 --token-file tokens.txt" in said
+        assert re.search(rf"--{flag}\b", output), flag
+    assert "goldspan serve --host 0.0.0.0 --token-file tokens.txt" in output
 
 
-def test_every_flag_is_a_setting(serve: Serve, tmp_path: Path) -> None:
+def test_every_flag_sets_its_setting(serve: Serve, tmp_path: Path) -> None:
     for name in ("tokens", "read", "cert.pem", "key.pem"):
         (tmp_path / name).write_text("token\n")
         (tmp_path / name).chmod(0o600)
@@ -77,16 +77,18 @@ def test_every_flag_is_a_setting(serve: Serve, tmp_path: Path) -> None:
     }
     switches = ("--enrich", "--insecure", "--keep-arguments")
     more = ("-g", "b.yaml", "--forward", "grpc://two:4317", "--results", "metrics")
-    status, said, told = serve(*(word for pair in flags.items() for word in pair), *switches, *more, "--print-config")
-    assert (status, told) == (0, "")
+    status, output, message = serve(
+        *(word for pair in flags.items() for word in pair), *switches, *more, "--print-config"
+    )
+    assert (status, message) == (0, "")
     for flag in (*flags, *switches):
-        assert f"  # flag {flag}\n" in said, flag
-    assert "goldens: [a.yaml, b.yaml]  # flag --goldens" in said
-    assert "  - http://one:4318\n  - grpc://two:4317\n" in said
-    assert "results: [events, metrics, spans, attributes]" in said
+        assert f"  # flag {flag}\n" in output, flag
+    assert "goldens: [a.yaml, b.yaml]  # flag --goldens" in output
+    assert "  - http://one:4318\n  - grpc://two:4317\n" in output
+    assert "results: [events, metrics, spans, attributes]" in output
 
 
-def test_a_configuration_that_was_printed_can_be_used(serve: Serve, tmp_path: Path) -> None:
+def test_a_printed_configuration_can_be_loaded(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "first.yaml").write_text("grace: 7\nforward: [http://one:4318]\n")
     _, printed, _ = serve("--config", "first.yaml", "--idle", "8", "--print-config")
     (tmp_path / "goldspan.yaml").write_text(printed)
@@ -97,15 +99,15 @@ def test_a_configuration_that_was_printed_can_be_used(serve: Serve, tmp_path: Pa
 
 
 def test_the_schema_is_printed_as_json(serve: Serve) -> None:
-    status, said, _ = serve("--json-schema")
+    status, output, _ = serve("--json-schema")
     assert status == 0
-    schema = json.loads(said)
+    schema = json.loads(output)
     assert schema["title"] == "goldspan.yaml"
     assert schema["properties"]["http_port"]["default"] == 4318
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--host", "0.0.0.0"], "error: --host: 0.0.0.0 is reachable from other machines and no tokens are set"),
         (["--workers", "0"], "error: --workers: must be at least 1, not 0"),
@@ -116,41 +118,43 @@ def test_the_schema_is_printed_as_json(serve: Serve) -> None:
         (["--token-file", "tokens"], "error: --token-file: tokens cannot be read: no such file or directory"),
     ],
 )
-def test_wrong_settings_are_refused_before_anything_is_made(
-    serve: Serve, tmp_path: Path, arguments: list[str], told: str
+def test_invalid_settings_are_refused_before_any_file_is_created(
+    serve: Serve, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    status, said, error = serve(*arguments)
-    assert (status, said) == (2, "")
-    assert told in error
+    status, output, error = serve(*arguments)
+    assert (status, output) == (2, "")
+    assert message in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mistake_in_the_file_or_the_environment_is_told_like_one_in_a_flag(
+def test_an_error_in_the_file_or_the_environment_is_reported_with_its_source(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "goldspan.yaml").write_text("worker: 2\n")
     assert serve() == (2, "", "error: goldspan.yaml: unknown setting 'worker'; did you mean 'workers'?\n")
     (tmp_path / "goldspan.yaml").unlink()
     monkeypatch.setenv("GOLDSPAN_WORKERS", SECRET)
-    status, _, told = serve()
+    status, _, message = serve()
     assert status == 2
-    assert told.startswith("error: GOLDSPAN_WORKERS: must be an integer")
+    assert message.startswith("error: GOLDSPAN_WORKERS: must be an integer")
 
 
 def test_secrets_in_the_environment_are_not_printed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_TOKEN", SECRET)
-    status, said, told = serve("--print-config")
+    status, output, message = serve("--print-config")
     assert status == 0
-    assert SECRET not in said + told
-    assert "# token is hidden  # environment GOLDSPAN_TOKEN" in said
+    assert SECRET not in output + message
+    assert "# token is hidden  # environment GOLDSPAN_TOKEN" in output
 
 
-def test_a_file_of_tokens_that_everybody_may_read_is_warned_of(serve: Serve, tmp_path: Path) -> None:
+def test_a_world_readable_token_file_causes_a_warning(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(SECRET)
     (tmp_path / "tokens").chmod(0o644)
-    status, _, told = serve("--token-file", "tokens", "--print-config")
+    status, _, message = serve("--token-file", "tokens", "--print-config")
     assert status == 0
-    assert told == "warning: tokens contains secrets and is readable by every user of this machine: chmod o-r tokens\n"
+    assert (
+        message == "warning: tokens contains secrets and is readable by every user of this machine: chmod o-r tokens\n"
+    )
 
 
 WITHOUT = """
@@ -168,7 +172,7 @@ main()
 """
 
 
-def test_without_the_extra_one_is_told_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(package="pydantic_settings")],
         capture_output=True,
@@ -180,7 +184,7 @@ def test_without_the_extra_one_is_told_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == "error: goldspan serve needs an optional part of goldspan: pip install 'goldspan[server]'\n"
 
 
-def test_the_published_schema_is_the_one_of_today(serve: Serve) -> None:
-    """Written anew by `make docs`."""
+def test_the_published_schema_equals_the_generated_schema(serve: Serve) -> None:
+    """Update the file with `make docs`."""
     published = Path(__file__).parents[2] / "docs" / "goldspan.schema.json"
     assert serve("--json-schema")[1] == published.read_text(encoding="utf-8")

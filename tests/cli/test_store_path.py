@@ -1,4 +1,4 @@
-"""Every command that takes a store takes its file, or the folder that holds it."""
+"""Every command that reads a store accepts its file or the folder that holds it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_a_path_without_a_store_is_an_error_that_names_the_file(tmp_path: Path, 
     assert find_store_file(tmp_path / name) is None
 
 
-def test_export_takes_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:  # noqa: F811
-    said = goldspan("export", folder, tmp_path / "runs.csv")
-    assert (said.status, said.err) == (0, f"1 run written to {tmp_path / 'runs.csv'}\n")
+def test_export_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    result = goldspan("export", folder, tmp_path / "runs.csv")
+    assert (result.status, result.err) == (0, f"1 run written to {tmp_path / 'runs.csv'}\n")
 
 
-def test_report_takes_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path) -> None:  # noqa: F811
-    said = goldspan("report", folder, "--markdown", "-")
-    assert (said.status, "1 run: 1 passed" in said.out) == (0, True)
+def test_report_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path) -> None:  # noqa: F811
+    result = goldspan("report", folder, "--markdown", "-")
+    assert (result.status, "1 run: 1 passed" in result.out) == (0, True)

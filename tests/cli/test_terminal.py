@@ -1,4 +1,4 @@
-"""What only a terminal sees: colours and signs of progress."""
+"""Colours and progress bars, which only a terminal receives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
 
 
 def on_a_terminal(*arguments: object, piped: str = "", status: int = 0) -> str:
-    """What a command shows on a terminal of 80 columns. `piped` names what is none: `stdin`, `stdout` or `stderr`."""
+    """The output on a terminal of 80 columns. `piped` names a stream that is a pipe: `stdin`, `stdout` or `stderr`."""
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs) | ({piped: subprocess.PIPE} if piped else {})
@@ -44,7 +44,7 @@ def on_a_terminal(*arguments: object, piped: str = "", status: int = 0) -> str:
     try:
         while piece := os.read(ours, 65536):
             shown += piece
-    except OSError:  # Linux says so when the other side has closed
+    except OSError:  # Linux raises it when the other side is closed
         pass
     os.close(ours)
     piping.join(60)
@@ -53,12 +53,12 @@ def on_a_terminal(*arguments: object, piped: str = "", status: int = 0) -> str:
 
 
 def plain(shown: str) -> str:
-    """What stands there, without colours and the like."""
+    """The text without escape sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
 def traces(path: Path, number: int) -> Path:
-    """A file with so many traces of one request each."""
+    """A file with this number of traces, each of one request."""
     line = TRACES.read_text().splitlines()[0]
     trace_id = line.partition('"traceId": "')[2][:32]
     path.write_text("\n".join(line.replace(trace_id, f"{each:032x}") for each in range(1, number + 1)))
@@ -78,7 +78,7 @@ def test_results_have_colours_and_reading_shows_progress() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("command", ["score", "extract", "goldens check"])
-def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> None:
+def test_each_step_over_traces_has_a_progress_bar(command: str, many: Path) -> None:
     goldens = TRACES.with_name("goldens.yaml")
     arguments = {"score": [many, "-g", goldens], "extract": [many], "goldens check": [goldens, many]}[command]
     shown = plain(on_a_terminal(*command.split(), *arguments, piped="stdout", status=command == "goldens check"))
@@ -91,7 +91,7 @@ def test_each_step_over_traces_shows_how_far_it_is(command: str, many: Path) -> 
 
 
 @pytest.mark.e2e
-def test_of_a_packed_file_it_counts_the_bytes_of_the_file(many: Path) -> None:
+def test_the_progress_of_a_compressed_file_counts_its_compressed_bytes(many: Path) -> None:
     packed = many.with_suffix(".jsonl.gz")
     packed.write_bytes(gzip.compress(many.read_bytes()))
     shown = plain(on_a_terminal("extract", packed))
@@ -100,13 +100,13 @@ def test_of_a_packed_file_it_counts_the_bytes_of_the_file(many: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_of_standard_input_it_counts_what_came() -> None:
+def test_the_progress_of_standard_input_counts_the_bytes_read() -> None:
     size = f"{TRACES.stat().st_size / 1000:.1f}"
     assert f" {size}/? kB " in plain(on_a_terminal("extract", "-", piped="stdin"))
 
 
 @pytest.mark.e2e
-def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
+def test_evaluating_cases_shows_the_number_of_evaluated_cases(tmp_path: Path) -> None:
     cases = tmp_path / "cases.csv"
     cases.write_text("tools_called,expected_tools\n" + "a,a\n" * 250)
     shown = on_a_terminal("score", "--cases", cases, "--limit", 1)
@@ -115,7 +115,7 @@ def test_judging_cases_shows_how_many_are_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
+def test_exporting_shows_the_number_of_written_runs(tmp_path: Path) -> None:
     with open_store(tmp_path / "goldspan.db") as store:
         store.submit_many(evaluation(number) for number in range(150))
     shown = plain(on_a_terminal("export", tmp_path / "goldspan.db", tmp_path / "runs.csv"))
@@ -124,7 +124,7 @@ def test_exporting_shows_how_many_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_lines_that_come_one_by_one_have_no_bar_among_them(many: Path) -> None:
+def test_streamed_json_lines_on_a_terminal_have_no_progress_bar_among_them(many: Path) -> None:
     shown = on_a_terminal("score", many, "--json")
     lines = plain(shown)
     assert "rebuilding" in lines
@@ -134,7 +134,7 @@ def test_lines_that_come_one_by_one_have_no_bar_among_them(many: Path) -> None:
     assert "evaluating" in on_a_terminal("score", many, "--json", piped="stdout")
 
 
-def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
+def test_no_progress_bar_is_shown_when_standard_error_is_not_a_terminal(many: Path) -> None:
     shown = on_a_terminal("score", many, piped="stderr")
     assert "reading" not in shown
     assert "\x1b[?25l" not in shown
@@ -142,7 +142,7 @@ def test_where_messages_are_no_terminal_there_is_no_bar(many: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("step", ["reading traces", "rebuilding runs", "evaluating"])
-def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str, tmp_path: Path) -> None:
+def test_sigint_in_any_step_ends_the_command_and_restores_the_cursor(step: str, tmp_path: Path) -> None:
     many = traces(tmp_path / "many.jsonl", 5_000)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -166,7 +166,7 @@ def test_every_step_can_be_cancelled_and_leaves_the_terminal_as_it_was(step: str
     assert b"Traceback" not in shown
 
 
-def test_warnings_of_other_libraries_look_as_always(
+def test_warnings_of_other_libraries_keep_their_usual_format(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def command() -> None:
@@ -178,6 +178,6 @@ def test_warnings_of_other_libraries_look_as_always(
 
     monkeypatch.setattr(app, "app", command)
     assert app.run() == 130
-    said = capsys.readouterr().err
-    assert "warning: ours" in said
-    assert "DeprecationWarning: theirs" in said
+    stderr = capsys.readouterr().err
+    assert "warning: ours" in stderr
+    assert "DeprecationWarning: theirs" in stderr

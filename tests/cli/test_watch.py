@@ -1,4 +1,4 @@
-"""`goldspan watch` beside a gateway that runs, and beside much else."""
+"""`goldspan watch` with a running gateway, and with servers that are not one."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def send(gateway: Gateway, *tools: str, asked: str = "Book a trip", agent: str = "helper", token: str = "") -> None:
-    """Have an agent serve a request, and export its spans over OTLP."""
+    """Export the spans of one agent request over OTLP."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     provider = TracerProvider(resource=Resource({"service.name": "shop"}), shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(gateway.address + "/v1/traces", headers=headers)))
     tracer = provider.get_tracer("agents")
-    said = json.dumps([{"role": "user", "content": asked}])
-    of_agent = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: agent, semconv.INPUT_MESSAGES: said}
+    messages = json.dumps([{"role": "user", "content": asked}])
+    of_agent = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT_NAME: agent, semconv.INPUT_MESSAGES: messages}
     with tracer.start_as_current_span(f"invoke_agent {agent}", attributes=of_agent):
         for name in tools:
             of_tool = {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: name}
@@ -67,14 +67,14 @@ def send(gateway: Gateway, *tools: str, asked: str = "Book a trip", agent: str =
 
 
 def scored(gateway: Gateway, number: int) -> list[dict[str, Any]]:
-    """The runs of a gateway, when there are so many."""
+    """The runs of a gateway, once it has this number of them."""
     eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == number, lambda: gateway.log)
     runs: list[dict[str, Any]] = gateway.get("/api/v1/runs")["runs"]
     return runs
 
 
-class Watching:
-    """The command as a process, and what it has said so far."""
+class WatchProcess:
+    """The command in a subprocess, with its output so far."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self._out, self._err = folder / "out", folder / "err"
@@ -95,13 +95,13 @@ class Watching:
     def err(self) -> str:
         return self._err.read_text(encoding="utf-8")
 
-    def says(self, *texts: str) -> None:
-        """Wait until it has said all of that."""
-        eventually(lambda: self._ended() or all(text in self.out + self.err for text in texts), self._told)
-        assert not self._ended(), self._told()
+    def wait_for_output(self, *texts: str) -> None:
+        """Wait until the output contains all these texts."""
+        eventually(lambda: self._has_ended() or all(text in self.out + self.err for text in texts), self._all_output)
+        assert not self._has_ended(), self._all_output()
 
     def interrupt(self) -> int:
-        """Press Ctrl-C; the exit status."""
+        """Send SIGINT; return the exit status."""
         self._process.send_signal(signal.SIGINT)
         return self._process.wait(60)
 
@@ -112,33 +112,33 @@ class Watching:
         self._process.kill()
         self._process.wait()
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def _told(self) -> str:
+    def _all_output(self) -> str:
         return f"{self.out}\n---\n{self.err}"
 
 
 @contextmanager
-def watching(folder: Path, *arguments: str, **environment: str) -> Iterator[Watching]:
-    """The command beside the block; it is gone when the block is left."""
-    process = Watching(folder, *arguments, **environment)
+def watch_process(folder: Path, *arguments: str, **environment: str) -> Iterator[WatchProcess]:
+    """Run the command during the block, and end it afterwards."""
+    process = WatchProcess(folder, *arguments, **environment)
     try:
         yield process
     finally:
         process.kill()
 
 
-Said = tuple[int, str, str]
+CommandOutput = tuple[int, str, str]
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandOutput]:
     """Run the command in this process: exit status, output, messages."""
     for name in ("GOLDSPAN_READ_TOKEN", "GOLDSPAN_READ_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
 
-    def command(*arguments: str) -> Said:
+    def command(*arguments: str) -> CommandOutput:
         monkeypatch.setattr(sys, "argv", ["goldspan", "watch", *arguments])
         status = run()
         return status, *capsys.readouterr()
@@ -146,18 +146,20 @@ def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return command
 
 
-# --- what comes -------------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_there_and_what_comes_is_a_line_each(folder: Path) -> None:
+def test_stored_and_new_evaluations_are_printed_one_per_line(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         send(gateway, "search", "mail")
         scored(gateway, 2)
-        with watching(folder, gateway.address, TZ="Asia/Kolkata") as watched:
-            watched.says("✓ trip (agent helper)  Book a trip\n", "✗ book  + mail  Book a trip  Expected book was not")
+        with watch_process(folder, gateway.address, TZ="Asia/Kolkata") as watched:
+            watched.wait_for_output(
+                "✓ trip (agent helper)  Book a trip\n", "✗ book  + mail  Book a trip  Expected book was not"
+            )
             send(gateway, asked="Sing")
-            watched.says("○ helper  Sing  ")
+            watched.wait_for_output("○ helper  Sing  ")
             assert watched.interrupt() == 130
         assert watched.err == ""
         runs = {run["verdict"]: run for run in scored(gateway, 3)}
@@ -168,7 +170,7 @@ def test_what_is_there_and_what_comes_is_a_line_each(folder: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_only_what_is_wanted_is_shown(folder: Path, watch: Callable[..., Said]) -> None:
+def test_filters_select_the_evaluations_that_are_shown(folder: Path, watch: Callable[..., CommandOutput]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         send(gateway, "search", "mail", agent="other")
@@ -190,17 +192,17 @@ def test_only_what_is_wanted_is_shown(folder: Path, watch: Callable[..., Said]) 
         }.items():
             status, out, err = watch(gateway.address, "--once", *arguments)
             assert (status, len(out.splitlines()), err) == (0, lines, ""), arguments
-        with watching(folder, gateway.address.partition("//")[2], "--verdict", "fail") as watched:
-            watched.says("(agent other)")
+        with watch_process(folder, gateway.address.partition("//")[2], "--verdict", "fail") as watched:
+            watched.wait_for_output("(agent other)")
             send(gateway, "search", "book")
             send(gateway, "search", agent="last")
-            watched.says("(agent last)")
+            watched.wait_for_output("(agent last)")
             assert [line.split("(agent ")[1][:5] for line in watched.out.splitlines()] == ["other", "last)"]
             assert watched.interrupt() == 130
 
 
 @pytest.mark.e2e
-def test_as_json_it_writes_the_evaluations_of_the_api(folder: Path, watch: Callable[..., Said]) -> None:
+def test_json_prints_the_evaluations_as_the_api_returns_them(folder: Path, watch: Callable[..., CommandOutput]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         scored(gateway, 1)
@@ -208,15 +210,15 @@ def test_as_json_it_writes_the_evaluations_of_the_api(folder: Path, watch: Calla
         assert (status, err) == (0, "")
         stored = gateway.get("/api/v1/evaluations")["evaluations"]
         assert [json.loads(line) for line in out.splitlines()] == stored
-        with watching(folder, gateway.address, "--json") as watched:
+        with watch_process(folder, gateway.address, "--json") as watched:
             send(gateway, "search")
-            watched.says('"golden_id": "trip"', '"passed": false')
+            watched.wait_for_output('"golden_id": "trip"', '"passed": false')
             assert watched.interrupt() == 130
     assert [json.loads(line)["passed"] for line in watched.out.splitlines()] == [True, False]
 
 
 @pytest.mark.e2e
-def test_texts_from_traces_steer_no_terminal(folder: Path, watch: Callable[..., Said]) -> None:
+def test_control_characters_from_traces_are_escaped(folder: Path, watch: Callable[..., CommandOutput]) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "wi\x1b[2Jpe\nnext", asked="\u202eevil\x07[bold]\n✓ all passed", agent="a\rb[/]")
         scored(gateway, 1)
@@ -228,7 +230,7 @@ def test_texts_from_traces_steer_no_terminal(folder: Path, watch: Callable[..., 
 
 
 @pytest.mark.e2e
-def test_the_end_of_a_pipe_is_the_end_of_it(folder: Path) -> None:
+def test_a_closed_output_pipe_ends_the_command_with_status_0(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         scored(gateway, 1)
@@ -248,23 +250,23 @@ def test_the_end_of_a_pipe_is_the_end_of_it(folder: Path) -> None:
         process.stderr.close()
 
 
-# --- a gateway that goes and comes ------------------------------------------------------------------------------------
+# --- restarts of the gateway ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.e2e
-def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
+def test_watch_reconnects_to_a_restarted_gateway(folder: Path) -> None:
     gateway = Gateway(folder, QUICK)
     try:
         gateway.start()
         send(gateway, "search", "book", agent="before")
         scored(gateway, 1)
-        with watching(folder, gateway.address) as watched:
-            watched.says("(agent before)")
+        with watch_process(folder, gateway.address) as watched:
+            watched.wait_for_output("(agent before)")
             gateway.stop()
-            watched.says(f"warning: {gateway.address} does not answer: connection refused; retrying")
+            watched.wait_for_output(f"warning: {gateway.address} does not answer: connection refused; retrying")
             gateway.start()
             send(gateway, "search", agent="after")
-            watched.says("(agent after)", f"{gateway.address} answers again")
+            watched.wait_for_output("(agent after)", f"{gateway.address} answers again")
             assert watched.interrupt() == 130
         assert watched.out.count("agent before") == watched.out.count("agent after") == 1
         assert watched.err.count("warning") == 1
@@ -274,32 +276,34 @@ def test_a_gateway_that_starts_again_is_watched_on(folder: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_a_gateway_that_begins_anew_is_watched_on(folder: Path) -> None:
+def test_watch_continues_with_a_restarted_gateway_that_has_a_new_store(folder: Path) -> None:
     gateway = Gateway(folder, QUICK)
     try:
         gateway.start()
         for _ in range(5):
             send(gateway, "search", "book")
         scored(gateway, 5)
-        with watching(folder, gateway.address) as watched:
+        with watch_process(folder, gateway.address) as watched:
             eventually(lambda: watched.out.count("✓ trip") == 5, "it shows what is there")
             gateway.stop()
-            watched.says("does not answer")
+            watched.wait_for_output("does not answer")
             gateway.data.rename(folder / "old")
             gateway.start()
-            watched.says("answers again")
+            watched.wait_for_output("answers again")
             send(gateway, "search", agent="after")
-            watched.says("(agent after)")
+            watched.wait_for_output("(agent after)")
         gateway.stop()
     finally:
         gateway.kill()
 
 
-# --- who may, and what is none ----------------------------------------------------------------------------------------
+# --- tokens and other servers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.e2e
-def test_who_may_read_is_let_in(folder: Path, watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_requires_a_valid_read_token(
+    folder: Path, watch: Callable[..., CommandOutput], monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = {"GOLDSPAN_TOKEN": "send", "GOLDSPAN_READ_TOKEN": "read"}
     for name in ("send", "read"):
         (folder / name).write_text(f"# tokens\n{name}\n")
@@ -326,8 +330,8 @@ def test_who_may_read_is_let_in(folder: Path, watch: Callable[..., Said], monkey
         assert watch(gateway.address, "--once", "--token-file", str(folder / "read"))[0] == 0
 
 
-class _Other(BaseHTTPRequestHandler):
-    """Something else that speaks HTTP."""
+class _OtherHandler(BaseHTTPRequestHandler):
+    """An HTTP server that is not a gateway."""
 
     def do_GET(self) -> None:
         self.server.asked.append(dict(self.headers))  # type: ignore[attr-defined]
@@ -343,15 +347,15 @@ class _Other(BaseHTTPRequestHandler):
 
 class _Server(HTTPServer):
     def handle_error(self, *_: object) -> None:
-        """Clients that do not like its certificate hang up."""
+        """Ignore clients that reject the certificate."""
 
 
 @contextmanager
 def other(
     status: int = 200, body: bytes = b"", context: ssl.SSLContext | None = None, **headers: str
 ) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A server of somebody else: its address, and what it is asked with."""
-    with _Server(("127.0.0.1", 0), _Other) as server:
+    """A server that is not a gateway: its address, and the headers of its requests."""
+    with _Server(("127.0.0.1", 0), _OtherHandler) as server:
         server.answer, server.asked = (status, headers, body), []  # type: ignore[attr-defined]
         if context is not None:
             server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -363,7 +367,7 @@ def other(
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "message"),
     [
         (200, b"<html>", "answers, but is not a goldspan gateway"),
         (200, b"[1]", "answers, but is not a goldspan gateway"),
@@ -375,21 +379,27 @@ def other(
         (503, b'{"error": {"message": "busy"}}', "cannot answer now: busy"),
     ],
 )
-def test_what_is_no_gateway_is_told(status: int, body: bytes, told: str, watch: Callable[..., Said]) -> None:
+def test_an_http_server_that_is_not_a_gateway_is_reported(
+    status: int, body: bytes, message: str, watch: Callable[..., CommandOutput]
+) -> None:
     with other(status, body) as (address, _):
         ended, out, err = watch(address)
     assert (ended, out) == (2, "")
-    assert f"error: http://{address} {told}" in err
+    assert f"error: http://{address} {message}" in err
 
 
 @pytest.mark.parametrize("answer", [b'{"runs": 1}', b'{"runs": [1]}', b'{"evaluations": [], "next_after": "x"}'])
-def test_answers_of_another_shape_are_none_of_a_gateway(answer: bytes, watch: Callable[..., Said]) -> None:
+def test_responses_of_an_unexpected_shape_are_not_accepted_as_from_a_gateway(
+    answer: bytes, watch: Callable[..., CommandOutput]
+) -> None:
     body = answer[:-1] + b', "info": {"title": "goldspan"}}'
     with other(200, body) as (address, _):
         assert "is not a goldspan gateway" in watch(address, "--once")[2] + watch(address)[2]
 
 
-def test_the_token_goes_to_nobody_else(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_not_sent_to_a_redirect_target(
+    watch: Callable[..., CommandOutput], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "secret")
     with other() as (elsewhere, theirs), other(302, Location=f"http://{elsewhere}/") as (address, ours):
         status, _, err = watch(address)
@@ -399,8 +409,8 @@ def test_the_token_goes_to_nobody_else(watch: Callable[..., Said], monkeypatch: 
     assert theirs == []
 
 
-def test_a_proxy_of_the_environment_is_not_for_this_machine(
-    watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+def test_a_proxy_in_the_environment_is_not_used_for_the_local_machine(
+    watch: Callable[..., CommandOutput], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with other() as (address, _), other() as (proxy, asked):
         monkeypatch.setenv("http_proxy", f"http://{proxy}")
@@ -409,7 +419,7 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["ftp://x"], "error: 'ftp://x' is not the address of a gateway; expected the form http://127.0.0.1:4318\n"),
         (["http://x:y"], "is not the address of a gateway"),
@@ -421,19 +431,23 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
         (["--ca-file", "nowhere"], "error: --ca-file: nowhere cannot be read: no such file or directory\n"),
     ],
 )
-def test_what_is_said_wrongly_is_told(arguments: list[str], told: str, watch: Callable[..., Said]) -> None:
+def test_invalid_arguments_are_refused_with_a_message(
+    arguments: list[str], message: str, watch: Callable[..., CommandOutput]
+) -> None:
     status, out, err = watch(*arguments)
     assert (status, out) == (2, "")
-    assert told in err
+    assert message in err
 
 
-def test_where_nobody_listens_one_is_told(watch: Callable[..., Said]) -> None:
+def test_a_refused_connection_is_reported(watch: Callable[..., CommandOutput]) -> None:
     port = free_port()
-    told = f"error: http://127.0.0.1:{port} does not answer: connection refused\n"
-    assert watch(f"127.0.0.1:{port}") == (2, "", told)
+    message = f"error: http://127.0.0.1:{port} does not answer: connection refused\n"
+    assert watch(f"127.0.0.1:{port}") == (2, "", message)
 
 
-def test_one_that_takes_too_long_is_told(watch: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_that_does_not_answer_in_time_is_reported(
+    watch: Callable[..., CommandOutput], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(api_client, "_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         status, _, err = watch(f"127.0.0.1:{silent.getsockname()[1]}")
@@ -457,7 +471,7 @@ main()
 
 
 @pytest.mark.e2e
-def test_it_needs_no_extra(folder: Path) -> None:
+def test_watch_works_without_optional_dependencies(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         scored(gateway, 1)
@@ -468,7 +482,9 @@ def test_it_needs_no_extra(folder: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_a_time_that_is_none_is_told_by_the_gateway(folder: Path, watch: Callable[..., Said]) -> None:
+def test_an_invalid_time_is_reported_with_the_message_of_the_gateway(
+    folder: Path, watch: Callable[..., CommandOutput]
+) -> None:
     with serving(folder, *QUICK) as gateway:
         status, _, err = watch(gateway.address, "--since", "tomorrow")
     assert status == 2
@@ -476,7 +492,9 @@ def test_a_time_that_is_none_is_told_by_the_gateway(folder: Path, watch: Callabl
 
 
 @pytest.mark.needs("openssl")
-def test_a_certificate_is_trusted_where_somebody_vouches_for_it(folder: Path, watch: Callable[..., Said]) -> None:
+def test_a_certificate_is_trusted_only_with_its_authority_in_ca_file(
+    folder: Path, watch: Callable[..., CommandOutput]
+) -> None:
     certificate, key = folder / "cert.pem", folder / "key.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
@@ -498,7 +516,7 @@ def test_a_certificate_is_trusted_where_somebody_vouches_for_it(folder: Path, wa
 
 
 @pytest.mark.e2e
-def test_on_a_terminal_the_last_line_tells_how_it_goes_until_ctrl_c(folder: Path) -> None:
+def test_on_a_terminal_the_last_line_shows_the_totals_until_ctrl_c(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         scored(gateway, 1)
@@ -514,11 +532,11 @@ def test_on_a_terminal_the_last_line_tells_how_it_goes_until_ctrl_c(folder: Path
         shown = bytearray()
         reading = threading.Thread(target=_read_all, args=(ours, shown))
         reading.start()
-        told = shown.decode  # as far as it has come
+        output = shown.decode  # the output so far
         try:
-            eventually(lambda: "1 run: " in told() and "; pass rate 100.0%" in told(), told)
+            eventually(lambda: "1 run: " in output() and "; pass rate 100.0%" in output(), output)
             send(gateway, "mail")
-            eventually(lambda: "; pass rate 50.0%" in told() and f"● {gateway.address}" in told(), told)
+            eventually(lambda: "; pass rate 50.0%" in output() and f"● {gateway.address}" in output(), output)
             os.write(ours, b"\x03")
             assert process.wait(60) == 130
         finally:
@@ -526,19 +544,19 @@ def test_on_a_terminal_the_last_line_tells_how_it_goes_until_ctrl_c(folder: Path
             process.wait()
             reading.join()
             os.close(ours)
-    assert "\x1b[31m✗\x1b[0m\x1b[1m trip\x1b[0m" in told()
-    assert "\x1b[2;3mExpected search and book were not called" in told()
-    assert "Traceback" not in told()
+    assert "\x1b[31m✗\x1b[0m\x1b[1m trip\x1b[0m" in output()
+    assert "\x1b[2;3mExpected search and book were not called" in output()
+    assert "Traceback" not in output()
 
 
 def _read_all(descriptor: int, into: bytearray) -> None:
-    with suppress(OSError):  # Linux says so when the other side has closed
+    with suppress(OSError):  # Linux raises it when the other side is closed
         while piece := os.read(descriptor, 65536):
             into += piece
 
 
 @pytest.mark.e2e
-def test_on_a_terminal_it_ends_with_what_all_add_up_to(folder: Path) -> None:
+def test_on_a_terminal_the_live_status_shows_the_totals_and_the_retry(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")
         scored(gateway, 1)

@@ -1,4 +1,4 @@
-"""Evaluations as `goldspan watch` takes and shows them."""
+"""`goldspan watch` filters, counts and formats evaluations."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from support.random_evaluations import evaluations, filters
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 NOT_OURS = dict.fromkeys(("covered", "session_id", "trace_id", "text", "since_ns", "until_ns"))
-"""Filters that only the API knows."""
+"""Filters that only the API supports."""
 
 
 def shown(**document: Any) -> str:
-    """The line of an evaluation, on a terminal that knows Unicode."""
+    """The line of an evaluation on a Unicode terminal."""
     return feed_line(document, Console(file=StringIO()), now=NOW).plain
 
 
 def of_tools(wanted: RunFilter) -> RunFilter:
-    """What a filter says of tools alone, so that it is not something else that no run meets."""
+    """The tool part of a filter: other conditions would often match no run."""
     return RunFilter(tool=wanted.tool, tool_role=wanted.tool_role)
 
 
@@ -44,7 +44,7 @@ def of_tools(wanted: RunFilter) -> RunFilter:
     st.lists(evaluations(), min_size=1, max_size=6, unique_by=lambda each: each.run.run_id),
     filters | filters.map(of_tools),
 )
-def test_a_filter_means_what_it_means_to_the_store(
+def test_matches_filter_selects_the_same_runs_as_the_store(
     tmp_path_factory: pytest.TempPathFactory, found: list[Evaluation], wanted: RunFilter
 ) -> None:
     wanted = replace(wanted, **NOT_OURS)
@@ -53,18 +53,20 @@ def test_a_filter_means_what_it_means_to_the_store(
         meant = {run.run_id for run in store.runs(wanted).items}
         everything = [{**run.current.document, "run_id": run.run_id} for run in store.runs().items]
     verdicts = {True: "pass", False: "fail", None: "not_evaluated"}
-    told = [json.loads(json.dumps(document)) | {"verdict": verdicts[document["passed"]]} for document in everything]
-    assert {document["run_id"] for document in told if matches_filter(document, wanted)} == meant
+    documents = [
+        json.loads(json.dumps(document)) | {"verdict": verdicts[document["passed"]]} for document in everything
+    ]
+    assert {document["run_id"] for document in documents if matches_filter(document, wanted)} == meant
 
 
 @given(filters)
-def test_the_api_is_told_the_filter_that_is_meant(wanted: RunFilter) -> None:
+def test_a_filter_survives_the_conversion_to_query_parameters(wanted: RunFilter) -> None:
     wanted = replace(wanted, **NOT_OURS)
     assert filter_from_query(parse_query(query_parameters(wanted).items(), FILTER_PARAMETERS)) == wanted
 
 
 class _Stored(ApiClient):
-    """A gateway with evaluations at these places."""
+    """A gateway with evaluations at these sequence numbers."""
 
     def __init__(self, places: list[int]) -> None:
         super().__init__("gateway")
@@ -77,11 +79,11 @@ class _Stored(ApiClient):
 
 
 @given(st.lists(st.integers(1, 2**40), unique=True).map(sorted))
-def test_the_end_of_what_is_stored_is_found(places: list[int]) -> None:
+def test_last_sequence_number_finds_the_end_of_the_store(places: list[int]) -> None:
     assert _Stored(places).last_sequence_number() == (places[-1] if places else 0)
 
 
-def test_a_line_says_when_how_what_and_what_is_amiss() -> None:
+def test_a_line_shows_time_verdict_golden_differences_and_input() -> None:
     line = shown(
         stored="2026-03-04T09:08:07.123456789Z", verdict="fail", golden_id="trip", agent="helper", component="planner",
         revision=2, input="Book\n a  trip", tool_calls=[{"name": "mail"}, {"name": "wipe"}, {"name": "wipe"}],
@@ -107,11 +109,11 @@ def test_a_line_says_when_how_what_and_what_is_amiss() -> None:
         ({"golden_id": "expected", "agent": "helper", "service": "shop"}, "--:--:-- ○ expected (agent helper)"),
     ],
 )
-def test_what_is_not_known_is_left_out(document: ApiDocument, line: str) -> None:
+def test_unknown_fields_are_omitted_from_the_line(document: ApiDocument, line: str) -> None:
     assert shown(**document) == line
 
 
-def test_a_reason_is_told_where_something_went_wrong() -> None:
+def test_a_reason_is_shown_only_for_runs_that_did_not_pass() -> None:
     assert feed_reason({"verdict": "pass", "reason": "All went well."}) == ""
     assert feed_reason({"verdict": "fail", "reason": "Not\n\x1b[2Jso."}) == "Not \\x1b[2Jso."
     assert feed_reason({"verdict": "not_evaluated"}) == ""
@@ -128,7 +130,7 @@ def test_a_reason_is_told_where_something_went_wrong() -> None:
         ("failed", {"search"}),
     ],
 )
-def test_a_tool_is_found_by_what_it_was(role: ToolRole, tools: set[str]) -> None:
+def test_a_tool_filter_selects_tools_by_their_role(role: ToolRole, tools: set[str]) -> None:
     document = {
         "tools_used": ["mail", "wipe", "search"],
         "tool_calls": [{"name": "mail"}, {"name": "wipe"}, {"name": "search", "error": "failed"}],
@@ -146,7 +148,7 @@ def test_a_tool_is_found_by_what_it_was(role: ToolRole, tools: set[str]) -> None
     } == tools
 
 
-def test_runs_that_came_long_ago_stay_in_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgotten_runs_stay_in_the_totals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_feed, "_MAX_REMEMBERED_RUNS", 2)
     totals = FeedTotals()
     for number in range(5):
@@ -154,7 +156,7 @@ def test_runs_that_came_long_ago_stay_in_the_count(monkeypatch: pytest.MonkeyPat
     assert totals.as_text().plain.startswith("5 runs: 5 passed")
 
 
-def test_a_run_counts_as_it_came_out_last() -> None:
+def test_the_totals_count_the_latest_verdict_of_each_run() -> None:
     totals = FeedTotals()
     assert totals.as_text().plain == "0 runs: 0 passed, 0 failed"
     totals.add({"run_id": "1", "verdict": "not_evaluated"})
