@@ -1,4 +1,4 @@
-"""A slow sink on a thread of its own."""
+"""`BackgroundSink` runs a slow sink on its own thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from support.metric_readers import Meter
 
 ONE = evaluation()
 PATIENCE = 60
-"""Seconds that no test ever waits, unless something is wrong."""
+"""Timeout in seconds that is reached only if a test fails."""
 
 
 class Held:
-    """A sink that takes nothing until it is let go."""
+    """A sink that blocks in `submit` until `go` is set."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
@@ -39,7 +39,7 @@ class Held:
         self.ended += 1
 
 
-def test_evaluations_are_handed_on_in_order_on_another_thread() -> None:
+def test_evaluations_reach_the_wrapped_sink_in_order_on_another_thread() -> None:
     got: list[tuple[Evaluation, threading.Thread]] = []
     sink = BackgroundSink(lambda one: got.append((one, threading.current_thread())))
     sent = [evaluation(number) for number in range(1, 50)]
@@ -54,7 +54,7 @@ def test_evaluations_are_handed_on_in_order_on_another_thread() -> None:
     assert not thread.is_alive()
 
 
-def test_whoever_submits_never_waits_and_what_does_not_fit_is_dropped_and_counted() -> None:
+def test_submit_never_blocks_and_a_full_queue_drops_and_counts_evaluations() -> None:
     meter, held = Meter(), Held()
     sink = BackgroundSink(held, max_queue=3, name="slow", meter_provider=meter.provider)
     sink.submit(evaluation(1))
@@ -64,11 +64,11 @@ def test_whoever_submits_never_waits_and_what_does_not_fit_is_dropped_and_counte
     assert meter.counts("goldspan.sink.dropped", "goldspan.sink") == {("slow",): 3}
     held.go.set()
     assert sink.force_flush()
-    assert [one.run.span_id for one in held.got] == [f"{number:016x}" for number in (1, 2, 3, 4)]  # the newest went
+    assert [one.run.span_id for one in held.got] == [f"{number:016x}" for number in (1, 2, 3, 4)]  # newest dropped
     sink.shutdown()
 
 
-def test_a_flush_that_takes_too_long_says_so() -> None:
+def test_force_flush_returns_false_when_the_timeout_expires() -> None:
     held = Held()
     sink = BackgroundSink(held)
     assert sink.force_flush(0)
@@ -80,7 +80,7 @@ def test_a_flush_that_takes_too_long_says_so() -> None:
     sink.shutdown()
 
 
-def test_the_sink_behind_is_flushed_and_shut_down_too() -> None:
+def test_the_wrapped_sink_is_flushed_and_shut_down() -> None:
     class Buffering(Held):
         def force_flush(self, timeout_millis: int) -> bool:
             return bool(self.ended)
@@ -93,7 +93,7 @@ def test_the_sink_behind_is_flushed_and_shut_down_too() -> None:
     assert sink.force_flush()
 
 
-def test_a_shutdown_waits_for_the_queue_and_after_it_everything_is_dropped() -> None:
+def test_a_shutdown_drains_the_queue_and_later_evaluations_are_dropped() -> None:
     meter, held = Meter(), Held()
     sink = BackgroundSink(held, meter_provider=meter.provider)
     for _ in range(5):
@@ -105,7 +105,7 @@ def test_a_shutdown_waits_for_the_queue_and_after_it_everything_is_dropped() -> 
     assert meter.counts("goldspan.sink.dropped", "goldspan.sink") == {("Held",): 1}
 
 
-def test_a_shutdown_gives_up_on_a_sink_that_never_comes_back() -> None:
+def test_a_shutdown_abandons_a_sink_that_hangs_after_the_timeout() -> None:
     meter, held = Meter(), Held()
     sink = BackgroundSink(held, meter_provider=meter.provider)
     for _ in range(3):
@@ -117,7 +117,7 @@ def test_a_shutdown_gives_up_on_a_sink_that_never_comes_back() -> None:
     held.go.set()
 
 
-def test_a_sink_may_ask_for_its_own_flush_or_end_without_waiting_for_itself() -> None:
+def test_a_sink_can_flush_and_shut_down_its_own_background_sink_without_a_deadlock() -> None:
     answers: list[object] = []
     done = threading.Event()
 
@@ -133,7 +133,7 @@ def test_a_sink_may_ask_for_its_own_flush_or_end_without_waiting_for_itself() ->
 
 
 @pytest.mark.parametrize("error", [OSError, SystemExit, asyncio.CancelledError])
-def test_what_the_sink_raises_is_counted_and_the_thread_goes_on(error: type[BaseException]) -> None:
+def test_an_exception_in_the_sink_is_counted_and_the_thread_continues(error: type[BaseException]) -> None:
     got: list[Evaluation] = []
 
     def fail_first(one: Evaluation) -> None:
@@ -150,7 +150,7 @@ def test_what_the_sink_raises_is_counted_and_the_thread_goes_on(error: type[Base
     assert _guard.failure_counts == {"submit to failing": 1}
 
 
-def test_a_sink_that_takes_many_gets_them_in_bounded_lists() -> None:
+def test_a_sink_with_submit_many_receives_lists_of_bounded_size() -> None:
     class Many(Held):
         def __init__(self) -> None:
             super().__init__()
@@ -174,7 +174,7 @@ def test_a_sink_that_takes_many_gets_them_in_bounded_lists() -> None:
     sink.shutdown()
 
 
-def test_a_coroutine_function_is_awaited_in_one_loop() -> None:
+def test_a_coroutine_function_is_awaited_in_a_single_event_loop() -> None:
     loops, got = set(), []
 
     async def save(one: Evaluation) -> None:
@@ -193,7 +193,7 @@ def test_a_coroutine_function_is_awaited_in_one_loop() -> None:
     assert loops.pop().is_closed()
 
 
-def test_a_coroutine_function_that_fails_costs_one_evaluation_and_what_it_leaves_running_is_cancelled() -> None:
+def test_a_failing_coroutine_function_loses_only_its_evaluation_and_its_open_tasks_are_cancelled() -> None:
     left: list[asyncio.Task[None]] = []
 
     async def forever() -> None:
@@ -212,7 +212,7 @@ def test_a_coroutine_function_that_fails_costs_one_evaluation_and_what_it_leaves
     assert [task.cancelled() for task in left] == [True, True]
 
 
-def test_a_sink_of_which_methods_are_asynchronous_is_awaited() -> None:
+def test_a_sink_with_async_methods_is_awaited() -> None:
     class Asynchronous:
         def __init__(self) -> None:
             self.got: list[Evaluation] = []
@@ -231,7 +231,7 @@ def test_a_sink_of_which_methods_are_asynchronous_is_awaited() -> None:
     assert behind.got == [ONE]
 
 
-def test_threads_that_submit_at_once_lose_nothing() -> None:
+def test_concurrent_submits_from_many_threads_lose_no_evaluation() -> None:
     got: list[Evaluation] = []
     sink = BackgroundSink(got.append, max_queue=16 * 100)
     threads = [threading.Thread(target=_submit, args=(sink.submit, 100)) for _ in range(16)]
@@ -249,7 +249,7 @@ def _submit(submit: Callable[[Evaluation], None], times: int) -> None:
         submit(ONE)
 
 
-def test_a_queue_without_room_is_refused() -> None:
+def test_max_queue_of_zero_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="max_queue must be at least 1, not 0"):
         BackgroundSink(print, max_queue=0)
 
@@ -289,8 +289,8 @@ print("both are well")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_after_a_fork_the_queue_stays_with_the_parent_and_the_child_has_a_thread_of_its_own() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, env=_surroundings())
+def test_after_a_fork_the_parent_keeps_the_queue_and_the_child_starts_its_own_thread() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, env=_environment())
     assert done.stdout == "both are well\n", done.stderr
 
 
@@ -305,43 +305,43 @@ print("over")
 """
 
 
-def test_a_sink_that_hangs_does_not_keep_a_process_from_ending() -> None:
+def test_a_hanging_sink_does_not_prevent_the_process_from_exiting() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ENDING], capture_output=True, text=True, env=_surroundings(), timeout=PATIENCE
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, env=_environment(), timeout=PATIENCE
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
 
 
-def _surroundings() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return {**os.environ, "PYTHONPATH": here}
 
 
 class Connected:
-    """An asynchronous sink with something to flush and to close, in the loop in which it was opened."""
+    """An async sink with flush and shutdown that records its calls and their event loops."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.loops: set[asyncio.AbstractEventLoop] = set()
         self.answer: object = None
 
     async def submit(self, evaluation: Evaluation) -> None:
-        await self._say("submit")
+        await self._record("submit")
 
     async def force_flush(self, timeout_millis: int) -> object:
-        await self._say("flush")
+        await self._record("flush")
         return self.answer
 
     async def shutdown(self) -> None:
-        await self._say("shutdown")
+        await self._record("shutdown")
 
-    async def _say(self, what: str) -> None:
+    async def _record(self, what: str) -> None:
         self.loops.add(asyncio.get_running_loop())
         await asyncio.sleep(0)
-        self.said.append(what)
+        self.calls.append(what)
 
 
-def test_an_asynchronous_sink_is_flushed_and_shut_down_in_its_own_loop() -> None:
+def test_an_async_sink_is_flushed_and_shut_down_in_its_own_event_loop() -> None:
     connected = Connected()
     sink = BackgroundSink(connected)
     sink.submit(ONE)
@@ -350,20 +350,20 @@ def test_an_asynchronous_sink_is_flushed_and_shut_down_in_its_own_loop() -> None
     sink.shutdown()
     sink.shutdown()
     assert sink.force_flush()
-    assert connected.said == ["submit", "flush", "submit", "shutdown"]
+    assert connected.calls == ["submit", "flush", "submit", "shutdown"]
     assert len(connected.loops) == 1
     assert _guard.failure_counts == {}
 
 
-def test_an_asynchronous_sink_that_got_nothing_is_flushed_and_shut_down_too() -> None:
+def test_an_async_sink_without_evaluations_is_still_flushed_and_shut_down() -> None:
     connected = Connected()
     sink = BackgroundSink(connected)
     assert sink.force_flush()
     sink.shutdown()
-    assert connected.said == ["flush", "shutdown"]
+    assert connected.calls == ["flush", "shutdown"]
 
 
-def test_an_asynchronous_flush_that_fails_or_is_not_done_says_so() -> None:
+def test_force_flush_returns_false_when_an_async_flush_fails_or_is_incomplete() -> None:
     connected = Connected()
     connected.answer = False
     sink = BackgroundSink(connected, name="mine")
@@ -376,4 +376,4 @@ def test_an_asynchronous_flush_that_fails_or_is_not_done_says_so() -> None:
     assert not sink.force_flush()
     assert _guard.failure_counts == {"force_flush of mine": 1}
     sink.shutdown()
-    assert connected.said[-1] == "shutdown"
+    assert connected.calls[-1] == "shutdown"

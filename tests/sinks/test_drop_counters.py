@@ -1,4 +1,4 @@
-"""What gets lost is counted, and the counters say what to do about it."""
+"""Dropped data is counted, and the description of each counter states a remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.metric_readers import Meter
 PAGE = Path(__file__).parents[2] / "docs" / "sinks.md"
 
 
-def test_losses_are_counted_by_name() -> None:
+def test_drops_are_counted_by_counter_name() -> None:
     meter = Meter()
     losses = DropCounters(meter.provider)
     losses.add(semconv.LATE_SPANS_COUNTER, 2)
@@ -27,12 +27,12 @@ def test_losses_are_counted_by_name() -> None:
     assert meter.counts("goldspan.sink.dropped", "goldspan.sink") == {("slow",): 4}
 
 
-def test_a_loss_without_a_counter_is_a_mistake_of_ours() -> None:
+def test_an_unknown_counter_name_raises_key_error() -> None:
     with pytest.raises(KeyError, match=r"goldspan\.unheard_of"):
         DropCounters().add("goldspan.unheard_of", 0)
 
 
-def test_failures_of_goldspan_are_counted_by_what_was_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_errors_are_counted_by_action(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     meter = Meter()
     DropCounters(meter.provider)
@@ -41,7 +41,7 @@ def test_failures_of_goldspan_are_counted_by_what_was_being_done(monkeypatch: py
     assert meter.counts("goldspan.internal_errors", "goldspan.action") == {("test the guard",): 1}
 
 
-def test_two_who_lose_things_share_the_counters(caplog: pytest.LogCaptureFixture) -> None:
+def test_several_drop_counters_of_one_provider_share_their_instruments(caplog: pytest.LogCaptureFixture) -> None:
     meter = Meter()
     for _ in range(2):
         DropCounters(meter.provider).add(semconv.SINK_DROPPED_COUNTER)
@@ -51,7 +51,7 @@ def test_two_who_lose_things_share_the_counters(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("loss", DROP_COUNTERS, ids=lambda loss: loss.name)
-def test_every_counter_says_what_it_means_and_what_to_do(loss: object) -> None:
+def test_the_description_of_every_counter_states_its_meaning_and_a_remedy(loss: object) -> None:
     meter = Meter()
     name = loss.name  # type: ignore[attr-defined]
     DropCounters(meter.provider).add(name)
@@ -68,7 +68,7 @@ def test_the_page_on_sinks_lists_every_counter(name: str) -> None:
     assert f"| `{name}` |" in PAGE.read_text(encoding="utf-8")
 
 
-def test_every_counter_of_losses_among_the_names_is_published() -> None:
+def test_every_drop_counter_in_semconv_is_listed_in_drop_counters() -> None:
     names = {value for key, value in vars(semconv).items() if key.endswith("_COUNTER")}
     others = {semconv.EVALUATIONS_COUNTER, semconv.TOOLS_COUNTER, semconv.REVISIONS_COUNTER, semconv.HEALTH_COUNTER}
     others.add(semconv.ERRORS_COUNTER)

@@ -26,7 +26,7 @@ def kind(thing: object) -> str:
     return type(thing).__name__
 
 
-def test_a_function_gets_every_evaluation() -> None:
+def test_a_function_sink_calls_its_function_with_every_evaluation() -> None:
     got: list[Evaluation] = []
     sink = FunctionSink(got.append)
     for number in (1, 2):
@@ -34,12 +34,12 @@ def test_a_function_gets_every_evaluation() -> None:
     assert [one.run.span_id for one in got] == [f"{1:016x}", f"{2:016x}"]
 
 
-def test_what_a_function_raises_is_for_the_guard() -> None:
+def test_a_function_sink_propagates_exceptions_of_its_function() -> None:
     with pytest.raises(ZeroDivisionError):
         FunctionSink(lambda one: 1 / 0).submit(evaluation())
 
 
-def test_a_sink_stays_as_it_is_and_a_function_becomes_one() -> None:
+def test_as_sink_returns_a_sink_unchanged_and_wraps_a_function() -> None:
     sink = EventSink()
     assert as_sink(sink) is sink
     got: list[Evaluation] = []
@@ -48,19 +48,19 @@ def test_a_sink_stays_as_it_is_and_a_function_becomes_one() -> None:
 
 
 @pytest.mark.parametrize("thing", [save, functools.partial(save), Saving(), AsynchronousSink()], ids=kind)
-def test_what_is_asynchronous_gets_a_thread_with_an_event_loop(thing: object) -> None:
+def test_as_sink_wraps_async_functions_and_sinks_in_a_background_sink(thing: object) -> None:
     sink = as_sink(thing)  # type: ignore[arg-type]
     assert isinstance(sink, BackgroundSink)
     sink.shutdown()
 
 
 @pytest.mark.parametrize("function", [save, functools.partial(save), Saving()], ids=kind)
-def test_a_coroutine_function_is_refused_where_nobody_would_await_it(function: object) -> None:
+def test_a_function_sink_rejects_coroutine_functions(function: object) -> None:
     with pytest.raises(ConfigurationError, match=r"never await .*: pass it to goldspan\.sinks\.BackgroundSink"):
         FunctionSink(function)  # type: ignore[arg-type]
 
 
-def test_a_coroutine_that_a_plain_function_returns_is_not_passed_over() -> None:
+def test_a_coroutine_returned_by_a_plain_function_raises_an_error() -> None:
     sink = as_sink(lambda one: save(one))
     assert isinstance(sink, FunctionSink)
     with pytest.raises(ConfigurationError, match=r"never await <lambda>: pass it to goldspan\.sinks\.BackgroundSink"):
@@ -98,7 +98,7 @@ WRONG_SINKS = [
 
 
 @pytest.mark.parametrize(("thing", "complaint"), WRONG_SINKS)
-def test_what_is_neither_a_sink_nor_a_function_is_refused(thing: object, complaint: str) -> None:
+def test_as_sink_rejects_values_that_are_neither_sinks_nor_functions(thing: object, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         as_sink(thing)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=complaint):
@@ -106,7 +106,7 @@ def test_what_is_neither_a_sink_nor_a_function_is_refused(thing: object, complai
 
 
 @pytest.mark.parametrize(("thing", "complaint"), WRONG_SINKS)
-def test_a_wrong_sink_is_refused_where_it_is_declared(thing: object, complaint: str) -> None:
+def test_the_processor_and_instrument_reject_invalid_sinks(thing: object, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         ScoringProcessor(sinks=[thing])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match=complaint):
@@ -116,10 +116,10 @@ def test_a_wrong_sink_is_refused_where_it_is_declared(thing: object, complaint: 
 @pytest.mark.parametrize(
     "function", [takes_defaults, print, lambda *evaluations: None], ids=["defaults", "print", "any"]
 )
-def test_further_parameters_with_defaults_are_no_mistake(function: object) -> None:
+def test_functions_with_optional_further_parameters_are_accepted(function: object) -> None:
     assert isinstance(as_sink(function), FunctionSink)  # type: ignore[arg-type]
 
 
-def test_only_a_function_can_be_called() -> None:
+def test_a_function_sink_rejects_values_that_are_not_callable() -> None:
     with pytest.raises(ConfigurationError, match="needs a function of an evaluation, not int"):
         FunctionSink(3)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Evaluations in a file, one a line."""
+"""`JsonLinesSink` writes one evaluation per line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def secret() -> Evaluation:
     return evaluate(Run("1:2", tool_calls=(call,)), Golden("g", tools=(ExpectedTool("search", {"q": "secret-8"}),)))
 
 
-def test_each_evaluation_is_one_line_and_there_at_once(tmp_path: Path) -> None:
+def test_each_evaluation_is_written_immediately_as_one_line(tmp_path: Path) -> None:
     sink = JsonLinesSink(tmp_path / "evaluations.jsonl")
     for number in (1, 2):
         sink.submit(evaluation(number))
@@ -38,7 +38,7 @@ def test_each_evaluation_is_one_line_and_there_at_once(tmp_path: Path) -> None:
     sink.close()
 
 
-def test_values_of_arguments_are_written_only_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_argument_values_are_written_only_if_arguments_is_enabled(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     for arguments in (False, True):
         sink = JsonLinesSink(str(path), arguments=arguments)
@@ -61,7 +61,9 @@ ENDLESS["self"] = ENDLESS
 @pytest.mark.parametrize(
     "arguments", [ENDLESS, {"n": 10**5000}, {"u": Unspeakable()}], ids=["endless", "long number", "unspeakable"]
 )
-def test_arguments_that_cannot_be_written_cost_the_values_and_not_the_line(tmp_path: Path, arguments: Any) -> None:
+def test_a_line_with_arguments_that_cannot_be_serialized_is_written_without_values(
+    tmp_path: Path, arguments: Any
+) -> None:
     sink = JsonLinesSink(tmp_path / "evaluations.jsonl", arguments=True)
     sink.submit(evaluate(Run("1:2", tool_calls=(ToolCall("search", arguments=arguments),)), None))
     sink.submit(secret())
@@ -71,7 +73,7 @@ def test_arguments_that_cannot_be_written_cost_the_values_and_not_the_line(tmp_p
     assert whole["tool_calls"][0]["arguments"] == {"q": "secret-7"}
 
 
-def test_what_is_there_already_is_kept_and_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+def test_existing_content_is_kept_and_a_truncated_last_line_does_not_corrupt_new_lines(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     path.write_text('{"span_id": "before"}\n{"span_')
     sink = JsonLinesSink(path)
@@ -82,7 +84,7 @@ def test_what_is_there_already_is_kept_and_a_line_that_was_cut_off_spoils_no_oth
 
 
 @posix
-def test_a_file_that_was_moved_away_or_deleted_is_begun_anew(tmp_path: Path) -> None:
+def test_a_new_file_is_created_after_the_file_was_moved_or_deleted(tmp_path: Path) -> None:
     path, moved = tmp_path / "evaluations.jsonl", tmp_path / "moved"
     sink = JsonLinesSink(path)
     sink.submit(evaluation(1))
@@ -96,7 +98,7 @@ def test_a_file_that_was_moved_away_or_deleted_is_begun_anew(tmp_path: Path) -> 
 
 
 @posix
-def test_a_file_does_not_grow_beyond_its_bound_and_its_predecessor_is_kept(tmp_path: Path) -> None:
+def test_a_file_is_rotated_at_its_size_limit_and_the_previous_file_is_kept(tmp_path: Path) -> None:
     path, before = tmp_path / "evaluations.jsonl", tmp_path / "evaluations.jsonl.1"
     sink = JsonLinesSink(path, rotate_bytes=1)
     sink.submit(evaluation(1))  # one line is always kept whole
@@ -112,7 +114,7 @@ def test_a_file_does_not_grow_beyond_its_bound_and_its_predecessor_is_kept(tmp_p
 
 
 @posix
-def test_a_file_that_another_process_renames_while_a_line_waits_for_it_is_left_alone(tmp_path: Path) -> None:
+def test_a_line_that_waits_for_the_lock_of_a_renamed_file_goes_to_the_new_file(tmp_path: Path) -> None:
     import fcntl
 
     path, moved = tmp_path / "evaluations.jsonl", tmp_path / "moved"
@@ -132,7 +134,7 @@ def test_a_file_that_another_process_renames_while_a_line_waits_for_it_is_left_a
     sink.close()
 
 
-def test_threads_never_mix_their_lines(tmp_path: Path) -> None:
+def test_lines_written_by_concurrent_threads_are_not_interleaved(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     sink = JsonLinesSink(path)
 
@@ -183,14 +185,14 @@ def _run(program: str, *arguments: object) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_forked_processes_never_mix_their_lines(tmp_path: Path) -> None:
+def test_lines_written_by_forked_processes_are_not_interleaved(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     assert _run(FORKING, path, 0) == "done\n"
     assert {int(line["span_id"], 16) for line in read(path)} == NUMBERS
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_forked_processes_that_rotate_one_file_lose_no_line_of_the_last_two_files(tmp_path: Path) -> None:
+def test_rotation_by_forked_processes_loses_no_line_of_the_last_two_files(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     probe = JsonLinesSink(tmp_path / "probe")
     probe.submit(evaluation(4_049))
@@ -200,23 +202,23 @@ def test_forked_processes_that_rotate_one_file_lose_no_line_of_the_last_two_file
     assert sorted(int(line["span_id"], 16) for line in read(tmp_path / "evaluations.jsonl.1", path)) == sorted(NUMBERS)
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_place_where_nothing_can_be_written_is_refused_at_once(tmp_path: Path) -> None:
+def test_an_unwritable_path_or_invalid_rotate_bytes_is_rejected_at_construction(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot write evaluations to .*no.such: No such file or directory"):
         JsonLinesSink(tmp_path / "no" / "such")
     with pytest.raises(ConfigurationError, match="rotate_bytes must be at least 1, not 0"):
         JsonLinesSink(tmp_path / "a", rotate_bytes=0)
 
 
-def test_rotation_is_refused_where_files_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotation_is_rejected_on_systems_without_file_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serialization, "_SUPPORTS_FLOCK", False)
     with pytest.raises(ConfigurationError, match="rotate_bytes needs file locks, which this system does not support"):
         JsonLinesSink(tmp_path / "a", rotate_bytes=1_000)
 
 
-def test_after_the_end_nothing_is_taken(tmp_path: Path) -> None:
+def test_submit_after_close_raises_value_error(tmp_path: Path) -> None:
     sink = JsonLinesSink(tmp_path / "a.jsonl")
     sink.close()
     sink.close()
@@ -225,7 +227,7 @@ def test_after_the_end_nothing_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
-def test_a_full_disk_raises_each_time() -> None:
+def test_every_submit_to_a_full_disk_raises_os_error() -> None:
     sink = JsonLinesSink("/dev/full")
     for _ in range(2):
         with pytest.raises(OSError, match="No space left on device"):
@@ -254,7 +256,7 @@ sink.submit(evaluation(4))
 
 
 @posix
-def test_a_line_that_fits_only_in_part_spoils_no_other_when_there_is_room_again(tmp_path: Path) -> None:
+def test_a_partially_written_line_does_not_corrupt_later_lines(tmp_path: Path) -> None:
     path = tmp_path / "evaluations.jsonl"
     assert _run(LIMITED, path) == "OSError\nOSError\n"
     first, torn, last = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Flushing and shutting down whatever sinks there are."""
+"""`flush_all` and `shutdown_all` for any sinks."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Failing(Plain):
         raise OSError
 
 
-def test_sinks_that_hold_nothing_back_are_flushed_already() -> None:
+def test_flush_all_succeeds_for_sinks_without_pending_work() -> None:
     assert flush_all([])
     assert flush_all([Plain(), Holding(), Holding(None)])
 
 
-def test_one_sink_that_is_not_done_is_enough_and_the_others_are_flushed_all_the_same() -> None:
+def test_flush_all_fails_if_one_sink_is_not_done_and_still_flushes_the_others() -> None:
     last = Holding()
     assert not flush_all([Holding(False), Plain(), last], 1_000)
     assert len(last.seen) == 1
 
 
-def test_all_sinks_share_the_time_that_is_given() -> None:
+def test_all_sinks_share_one_timeout() -> None:
     first, second = Holding(), Holding()
     flush_all([first, second], 0)
     assert (first.seen, second.seen) == ([0], [0])
@@ -53,7 +53,7 @@ def test_all_sinks_share_the_time_that_is_given() -> None:
     assert second.seen[1] <= first.seen[1]  # type: ignore[operator]
 
 
-def test_a_sink_that_fails_keeps_no_other_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_sink_does_not_prevent_the_flush_and_shutdown_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     last = Holding()
     assert not flush_all([Failing(), last])

@@ -1,4 +1,4 @@
-"""What may leave the process: the hook, and the filter that hides values."""
+"""Redaction: the hook, and the filter that hides values."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def evaluation() -> Evaluation:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value, however deep."""
+    """All strings in a value, at any depth."""
     if is_dataclass(value):
         for field in fields(value):
             yield from texts(getattr(value, field.name))
@@ -100,7 +100,7 @@ def texts(value: Any) -> Iterator[str]:
 # --- the filter -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_hidden_is_left_anywhere(evaluation: Evaluation) -> None:
+def test_hidden_values_occur_nowhere_in_the_filtered_evaluation(evaluation: Evaluation) -> None:
     assert any(SECRET in text for text in texts(evaluation))
     copy = ArgumentFilter(texts=False)(evaluation)
     assert [text for text in texts(copy) if SECRET in text or SHOWN in text] == []
@@ -108,7 +108,7 @@ def test_nothing_hidden_is_left_anywhere(evaluation: Evaluation) -> None:
     assert not any(SECRET in text for text in (*shown, to_json(evaluation_document(copy, include_arguments=True))))
 
 
-def test_names_scores_and_rows_stay(evaluation: Evaluation) -> None:
+def test_names_scores_and_rows_are_unchanged_by_the_filter(evaluation: Evaluation) -> None:
     copy = ArgumentFilter(texts=False)(evaluation)
     assert copy.run.tool_calls[0].arguments == {"city": HIDDEN, "guest": HIDDEN}
     assert copy.run.tool_calls[3].arguments is None
@@ -130,7 +130,7 @@ def test_names_scores_and_rows_stay(evaluation: Evaluation) -> None:
     assert [item.name for item in copy.golden.tools] == [item.name for item in GOLDEN.tools]
 
 
-def test_whose_fault_it_is_stays_what_it_was(evaluation: Evaluation) -> None:
+def test_faults_are_unchanged_by_the_filter(evaluation: Evaluation) -> None:
     other = ExpectedTool("pay", {"amount": SECRET}, agent="billing")
     calls = (ToolCall("pay", arguments={"amount": SECRET}, agent="support"), ToolCall("log", agent="support"))
     run = Run("r", agent="support", tool_calls=calls)
@@ -143,7 +143,7 @@ def test_whose_fault_it_is_stays_what_it_was(evaluation: Evaluation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("allow", "told"),
+    ("allow", "message"),
     [
         (["city"], r'allow must map tools to argument names, {"book": \["city"\]}, .*, not \[\'city\'\]'),
         ("city", "not 'city'"),
@@ -152,17 +152,17 @@ def test_whose_fault_it_is_stays_what_it_was(evaluation: Evaluation) -> None:
         ({None: ["city"]}, r"allow\[None\] must be"),
     ],
 )
-def test_what_allows_nothing_in_particular_is_refused(allow: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_an_invalid_allow_argument_is_rejected(allow: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         ArgumentFilter(allow)
 
 
-def test_what_is_allowed_may_come_from_any_iterable(evaluation: Evaluation) -> None:
+def test_allowed_arguments_can_be_given_as_any_iterable(evaluation: Evaluation) -> None:
     copy = ArgumentFilter({"book": iter(["city"])})(evaluation)
     assert copy.run.tool_calls[0].arguments == {"city": SHOWN, "guest": HIDDEN}
 
 
-def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:
+def test_values_allowed_by_tool_and_path_are_kept(evaluation: Evaluation) -> None:
     copy = ArgumentFilter({"Book": ["city", "guest.age"], "call": "nothing"})(evaluation)
     booked = copy.run.tool_calls[0]
     assert booked.arguments == {"city": SHOWN, "guest": {"name": HIDDEN, "age": SECRET}}
@@ -176,7 +176,7 @@ def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:
     (booking, *_) = copy.golden.expected_calls
     assert booking.arguments == {"city": SHOWN, "guest": {"name": HIDDEN}}
     assert copy.run.tool_calls[2].arguments == HIDDEN
-    assert copy.run.input == RUN.input  # texts stay where nothing else is asked for
+    assert copy.run.input == RUN.input  # texts are kept by default
     assert copy.golden.input == GOLDEN.input
 
 
@@ -190,19 +190,19 @@ def test_what_is_allowed_by_tool_and_path_stays(evaluation: Evaluation) -> None:
         pytest.param({"bo": ["city"], "book": ["cit", "city.name", "c"]}, [HIDDEN, HIDDEN], id="nothing that is near"),
     ],
 )
-def test_a_star_stands_for_all(allow: dict[str, list[str]], left: list[str]) -> None:
+def test_a_star_matches_all_tools_or_all_arguments(allow: dict[str, list[str]], left: list[str]) -> None:
     calls = tuple(ToolCall(name, arguments={"city": SHOWN, "x": 1}) for name in ("book", "search"))
     copy = ArgumentFilter(allow)(evaluate(Run("r", tool_calls=calls), None))
     assert [call.arguments["city"] for call in copy.run.tool_calls] == left
 
 
-def test_items_of_lists_have_the_path_of_the_list() -> None:
+def test_list_items_are_addressed_by_the_path_of_their_list() -> None:
     call = ToolCall("book", arguments={"rooms": [{"beds": 2, "guest": SECRET}, 3], "a.b": SECRET})
     copy = ArgumentFilter({"book": ["rooms.beds", "a"]})(evaluate(Run("r", tool_calls=(call,)), None))
     assert copy.run.tool_calls[0].arguments == {"rooms": [{"beds": 2, "guest": HIDDEN}, HIDDEN], "a.b": HIDDEN}
 
 
-def test_results_and_errors_stay_where_that_is_asked_for(evaluation: Evaluation) -> None:
+def test_results_and_errors_are_kept_if_results_is_enabled(evaluation: Evaluation) -> None:
     booked, paid, *_ = ArgumentFilter(results=True)(evaluation).run.tool_calls
     assert (booked.result, paid.error, paid.error_guess) == ({"id": SECRET}, f"declined: {SECRET}", SECRET)
     assert (booked.arguments["city"], paid.arguments, paid.raw_arguments) == (HIDDEN, HIDDEN, HIDDEN)
@@ -211,7 +211,7 @@ def test_results_and_errors_stay_where_that_is_asked_for(evaluation: Evaluation)
     assert [difference.called for difference in agreement.differences] == [SECRET]
 
 
-def test_the_golden_that_was_found_is_hidden_with_the_one_that_was_used(evaluation: Evaluation) -> None:
+def test_the_golden_of_the_match_is_filtered_like_the_golden_of_the_comparison(evaluation: Evaluation) -> None:
     found = replace(evaluation, match=Match(GOLDEN, "near", 0.9))
     copy = ArgumentFilter(texts=False)(found)
     assert copy.match is not None
@@ -219,13 +219,13 @@ def test_the_golden_that_was_found_is_hidden_with_the_one_that_was_used(evaluati
     assert copy.golden is copy.comparison.golden
 
 
-def test_an_evaluation_without_a_golden_is_hidden_too() -> None:
+def test_an_evaluation_without_a_golden_is_filtered() -> None:
     copy = ArgumentFilter(texts=False)(evaluate(replace(RUN, golden_id=None), Goldens()))
     assert (copy.golden, copy.match, copy.passed) == (None, None, None)
     assert not any(SECRET in text for text in texts(copy))
 
 
-def test_digests_tell_verdicts_apart_and_nothing_of_what_is_hidden() -> None:
+def test_digests_of_filtered_evaluations_depend_on_the_verdict_and_not_on_hidden_values() -> None:
     hide = ArgumentFilter()
     golden = Golden("g", tools=(ExpectedTool("pay", {"amount": 7}),))
 
@@ -262,8 +262,8 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("kind", SEEN, ids=lambda kind: kind.__name__)
-def test_every_field_that_may_hold_a_value_is_known(kind: type) -> None:
-    """A field that is new must be put into one of the two sets, and in the first case hidden."""
+def test_every_field_is_classified_as_filtered_or_harmless(kind: type) -> None:
+    """Add a new field to one of the two sets; the filter must hide fields in `SEEN`."""
     assert {field.name for field in fields(kind)} == SEEN[kind] | HARMLESS[kind]
 
 
@@ -275,7 +275,7 @@ plain = st.recursive(
 
 
 @given(plain, plain, plain, st.sets(st.sampled_from(["a", "a.b", "b.c", "c.a.b"])))
-def test_only_what_stands_at_an_allowed_path_is_left(called: Any, expected: Any, result: Any, allow: set[str]) -> None:
+def test_only_values_at_allowed_paths_are_kept(called: Any, expected: Any, result: Any, allow: set[str]) -> None:
     calls = (ToolCall("t", arguments=called, result=result), ToolCall("other", arguments=called))
     wanted = expected if isinstance(expected, dict) else {"a": expected}
     one = evaluate(Run("r", tool_calls=calls), Golden("g", tools=(ExpectedTool("t", wanted, result=result),)))
@@ -295,7 +295,7 @@ def test_only_what_stands_at_an_allowed_path_is_left(called: Any, expected: Any,
 # --- the hook ---------------------------------------------------------------------------------------------------------
 
 
-def test_without_a_hook_everything_goes_and_a_hook_may_keep_it_all_back(evaluation: Evaluation) -> None:
+def test_without_a_hook_an_evaluation_is_unchanged_and_a_hook_can_withhold_it(evaluation: Evaluation) -> None:
     assert apply_redaction(evaluation, None) is evaluation
     assert apply_redaction(evaluation, lambda one: None) is None
     assert apply_redaction(evaluation, ArgumentFilter()) == ArgumentFilter()(evaluation)
@@ -306,27 +306,27 @@ def _raise(evaluation: Evaluation) -> Evaluation:
 
 
 @pytest.mark.parametrize(
-    ("hook", "told"),
+    ("hook", "message"),
     [
         pytest.param(_raise, "RuntimeError: the redaction raised LookupError", id="raises"),
         pytest.param(lambda one: True, "TypeError: the redaction returned bool instead of an Evaluation", id="answers"),
     ],
 )
-def test_a_hook_that_fails_lets_nothing_through_and_its_text_is_not_told(
-    hook: Callable[[Evaluation], Any], told: str, evaluation: Evaluation, caplog: pytest.LogCaptureFixture
+def test_a_failing_hook_withholds_the_evaluation_and_its_error_text_is_not_logged(
+    hook: Callable[[Evaluation], Any], message: str, evaluation: Evaluation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, "goldspan"):
         assert apply_redaction(evaluation, hook) is None
     assert _guard.failure_counts == {"redact an evaluation, which is dropped": 1}
-    assert told in caplog.text
+    assert message in caplog.text
     assert SECRET not in caplog.text
 
 
-# --- what is emitted in any case --------------------------------------------------------------------------------------
+# --- emitted without a filter -----------------------------------------------------------------------------------------
 
 
 @given(plain, plain)
-def test_what_is_emitted_of_any_evaluation_holds_no_value(called: Any, expected: Any) -> None:
+def test_attributes_and_documents_of_any_evaluation_contain_no_values(called: Any, expected: Any) -> None:
     calls = (
         ToolCall("t", arguments=called, result=called, raw_arguments=SECRET),
         ToolCall("t", arguments=called, error=SECRET, error_guess=SECRET),
@@ -337,6 +337,6 @@ def test_what_is_emitted_of_any_evaluation_holds_no_value(called: Any, expected:
     golden = Golden("g", input=SECRET, tools=tools, order="exact", max_calls=1, forbid=("unw*",), depth="own")
     for goldens in (golden, Goldens([golden]), Goldens([golden, replace(golden, id="h", order="any")]), Goldens()):
         one = evaluate(run, goldens, verbose=True)
-        told = [result_attributes(one), *(score_attributes(one, score) for score in one.scores)]
-        assert SECRET not in str(told)
+        emitted = [result_attributes(one), *(score_attributes(one, score) for score in one.scores)]
+        assert SECRET not in str(emitted)
         assert SECRET not in to_json(evaluation_document(one))

@@ -1,4 +1,4 @@
-"""Evaluations and runs as JSON: what `--json`, files and APIs show."""
+"""JSON documents of evaluations and runs, as `--json`, files and APIs return them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOLDEN = Golden(
 RUN = Run("t:s", trace_ids=("t",), tool_calls=(ToolCall("find_order", arguments={"order": "secret-8"}),))
 
 
-def test_an_evaluation_holds_names_and_numbers_and_no_value_of_an_argument() -> None:
+def test_an_evaluation_document_contains_names_and_numbers_but_no_argument_values() -> None:
     document = evaluation_document(evaluate(RUN, GOLDEN))
     assert document["expected_tools"] == [
         "find_order", "send_email or send_sms + log", "log_event & notify", "close_ticket"
@@ -31,7 +31,7 @@ def test_an_evaluation_holds_names_and_numbers_and_no_value_of_an_argument() -> 
     assert "secret" not in to_json(document)
 
 
-def test_with_arguments_it_holds_the_calls_and_what_was_asked_and_answered() -> None:
+def test_with_arguments_the_document_also_contains_calls_input_and_output() -> None:
     run = replace(RUN, input="Where is my order?", output="Here.")
     document = evaluation_document(evaluate(run, GOLDEN), include_arguments=True)
     assert (document["input"], document["output"]) == ("Where is my order?", "Here.")
@@ -40,7 +40,7 @@ def test_with_arguments_it_holds_the_calls_and_what_was_asked_and_answered() -> 
     assert document.keys() - plain.keys() == {"input", "output", "tool_calls"}
 
 
-def test_of_an_error_in_a_metric_only_the_type_is_written_unless_values_are() -> None:
+def test_only_the_type_of_a_metric_error_is_written_unless_arguments_are_included() -> None:
     def fails(seen: Comparison) -> float:
         raise KeyError(seen.calls[0].arguments["order"])
 
@@ -50,21 +50,21 @@ def test_of_an_error_in_a_metric_only_the_type_is_written_unless_values_are() ->
     assert evaluation_document(failed, include_arguments=True)["scores"][0]["error"] == "KeyError: 'secret-8'"
 
 
-def test_scores_are_written_with_their_steps_only_where_those_were_asked_for() -> None:
+def test_the_steps_of_scores_are_written_only_for_verbose_evaluations() -> None:
     keys = {"metric", "value", "passed", "threshold", "label", "reason", "error"}
     plain = json.loads(to_json(evaluation_document(evaluate(RUN, GOLDEN))))
     assert {frozenset(score) for score in plain["scores"]} == {frozenset(keys)}
-    told = json.loads(to_json(evaluation_document(evaluate(RUN, GOLDEN, verbose=True, metrics=["tool_recall"]))))
-    assert told["scores"][0]["steps"][0] == "Expected and called: find_order."
+    verbose = json.loads(to_json(evaluation_document(evaluate(RUN, GOLDEN, verbose=True, metrics=["tool_recall"]))))
+    assert verbose["scores"][0]["steps"][0] == "Expected and called: find_order."
 
 
-def test_a_run_without_a_golden_expects_nothing_that_is_known() -> None:
+def test_expected_tools_and_golden_are_null_for_a_run_without_a_golden() -> None:
     document = evaluation_document(evaluate(RUN, None))
     assert (document["expected_tools"], document["golden_id"], document["golden_match"]) == (None, None, None)
     assert (document["status"], document["passed"]) == ("not_evaluated", None)
 
 
-def test_a_run_is_shown_with_its_calls() -> None:
+def test_a_run_document_contains_its_calls_and_available_tools() -> None:
     run = replace(RUN, available_tools=(ToolDefinition("find_order"), ToolDefinition("refund")))
     document = run_document(run)
     assert document["available_tools"] == ["find_order", "refund"]
@@ -72,7 +72,7 @@ def test_a_run_is_shown_with_its_calls() -> None:
     assert document["tools_used"] == ["find_order"]
 
 
-def test_what_json_has_no_word_for_is_written_as_text() -> None:
+def test_values_that_json_cannot_represent_are_written_as_text() -> None:
     odd = {"nan": float("nan"), "set": {1}, "bytes": b"a\xff", 3: object, "half": 0.5, "none": None}
     read = json.loads(to_json(odd))  # type: ignore[arg-type]
     assert read == {

@@ -1,4 +1,4 @@
-"""What each sink makes of an evaluation, seen through the real SDK."""
+"""Attributes, events and metrics of an evaluation, recorded by the real SDK."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def unmatched() -> Evaluation:
 # --- attributes -------------------------------------------------------------------------------------------------------
 
 
-def test_attributes_say_what_was_found(evaluation: Evaluation) -> None:
+def test_result_attributes_contain_tools_golden_scores_and_verdict(evaluation: Evaluation) -> None:
     attributes = result_attributes(evaluation)
     assert attributes["goldspan.tools_used"] == ["FindOrder", "delete_order", "unheard_of"]
     assert attributes["goldspan.golden.id"] == "refund"
@@ -74,14 +74,14 @@ def test_attributes_say_what_was_found(evaluation: Evaluation) -> None:
     assert "secret-7" not in str(attributes)
 
 
-def test_attributes_leave_out_what_is_not_known(unmatched: Evaluation) -> None:
+def test_result_attributes_omit_unknown_values(unmatched: Evaluation) -> None:
     attributes = result_attributes(unmatched)
     assert attributes["goldspan.tools_used"] == ["FindOrder", "delete_order", "unheard_of"]
     assert not {"goldspan.golden.id", "goldspan.golden.match", "goldspan.passed"} & set(attributes)
     assert "goldspan.score.tool_recall" not in attributes
 
 
-def test_attributes_have_no_reason_where_none_was_made() -> None:
+def test_result_attributes_have_no_reason_if_reasons_are_disabled() -> None:
     assert "goldspan.reason" not in result_attributes(evaluate(RUN, GOLDEN, reasons=False))
 
 
@@ -98,7 +98,7 @@ def _events(evaluation: Evaluation) -> dict[str, Any]:
     return {record.attributes["gen_ai.evaluation.name"]: record for record in records}  # type: ignore[index]
 
 
-def test_every_score_is_an_event_on_the_runs_span(evaluation: Evaluation) -> None:
+def test_every_score_is_emitted_as_an_event_on_the_span_of_the_run(evaluation: Evaluation) -> None:
     events = _events(evaluation)
     assert set(events) == {score.metric for score in evaluation.scores}
     assert {(event.trace_id, event.span_id, event.timestamp) for event in events.values()} == {(1, 2, 1_000)}
@@ -108,13 +108,13 @@ def test_every_score_is_an_event_on_the_runs_span(evaluation: Evaluation) -> Non
     assert correctness["gen_ai.evaluation.score.value"] == score.value
     assert correctness["gen_ai.evaluation.score.label"] == score.label
     assert correctness["gen_ai.evaluation.explanation"] == "Expected but not called: refund."
-    assert events["tool_success"].attributes["gen_ai.evaluation.explanation"] == evaluation.reason  # it is no gate
+    assert events["tool_success"].attributes["gen_ai.evaluation.explanation"] == evaluation.reason  # no threshold
     assert correctness["goldspan.run.id"] == RUN.run_id
     assert correctness["goldspan.golden.id"] == "refund"
     assert "secret-7" not in str([event.attributes for event in events.values()])
 
 
-def test_a_score_that_has_nothing_to_say_is_explained_by_the_evaluation() -> None:
+def test_the_event_of_a_score_without_a_reason_carries_the_reason_of_the_evaluation() -> None:
     right = evaluate(replace(RUN, tool_calls=(ToolCall("find_order"), ToolCall("refund"))), GOLDEN)
     explanations = _events(right)["tool_recall"].attributes
     assert explanations["gen_ai.evaluation.explanation"] == right.reason
@@ -129,14 +129,14 @@ def test_a_score_that_has_nothing_to_say_is_explained_by_the_evaluation() -> Non
     assert not any("gen_ai.evaluation.explanation" in event.attributes for event in _events(bare).values())
 
 
-def test_a_metric_that_cannot_be_known_is_an_event_without_a_value(unmatched: Evaluation) -> None:
+def test_a_metric_without_a_value_is_emitted_as_an_event_without_a_value(unmatched: Evaluation) -> None:
     recall = _events(unmatched)["tool_recall"].attributes
     assert recall["gen_ai.evaluation.score.label"] == "not_evaluated"
     assert "gen_ai.evaluation.score.value" not in recall
     assert "goldspan.golden.id" not in recall
 
 
-def test_a_metric_that_failed_tells_the_type_of_the_error_and_nothing_of_its_text(evaluation: Evaluation) -> None:
+def test_the_event_of_a_failed_metric_contains_the_error_type_but_not_its_text(evaluation: Evaluation) -> None:
     failed = replace(evaluation, scores=(Score("mine", error="KeyError: 'secret-7'"),))
     attributes = _events(failed)["mine"].attributes
     assert attributes["error.type"] == "KeyError"
@@ -155,10 +155,10 @@ def test_a_metric_that_failed_tells_the_type_of_the_error_and_nothing_of_its_tex
     ],
     ids=["no span", "no trace", "no trace id", "no span id", "too long"],
 )
-def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluation, ids: dict[str, Any]) -> None:
-    homeless = replace(evaluation, run=replace(RUN, **ids))
+def test_events_of_a_run_without_a_valid_span_refer_to_no_span(evaluation: Evaluation, ids: dict[str, Any]) -> None:
+    without_span = replace(evaluation, run=replace(RUN, **ids))
     with TracerProvider().get_tracer("app").start_as_current_span("something else"):
-        events = _events(homeless)
+        events = _events(without_span)
     assert {(event.trace_id, event.span_id) for event in events.values()} == {(0, 0)}
     assert not trace.get_current_span().is_recording()
 
@@ -166,7 +166,7 @@ def test_the_events_of_a_run_without_a_span_hang_on_no_span(evaluation: Evaluati
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_scores_are_recorded_by_metric_in_fitting_buckets(evaluation: Evaluation) -> None:
+def test_scores_are_recorded_by_metric_in_a_histogram_with_buckets_from_0_to_1(evaluation: Evaluation) -> None:
     meter = Meter()
     MetricSink(meter.provider).submit(evaluation)
     points = meter.points("goldspan.score", "goldspan.metric")
@@ -178,7 +178,7 @@ def test_scores_are_recorded_by_metric_in_fitting_buckets(evaluation: Evaluation
     assert (exemplar.trace_id, exemplar.span_id) == (1, 2)
 
 
-def test_tools_are_counted_by_names_of_the_goldens_and_others_together(evaluation: Evaluation) -> None:
+def test_tools_in_the_vocabulary_are_counted_by_name_and_all_others_as_other(evaluation: Evaluation) -> None:
     meter = Meter()
     MetricSink(meter.provider, vocabulary=["find_order", "refund"]).submit(evaluation)
     points = meter.points("goldspan.tools", "goldspan.tool", "goldspan.verdict")
@@ -192,7 +192,7 @@ def test_tools_are_counted_by_names_of_the_goldens_and_others_together(evaluatio
     }
 
 
-def test_a_tool_that_need_not_be_called_is_not_counted_as_expected() -> None:
+def test_an_optional_tool_is_not_counted_as_expected() -> None:
     meter = Meter()
     golden = Golden("g", tools=(ExpectedTool("a"), ExpectedTool("b", times=Times(0, 1))))
     sink = MetricSink(meter.provider, vocabulary=["a", "b"])
@@ -202,7 +202,7 @@ def test_a_tool_that_need_not_be_called_is_not_counted_as_expected() -> None:
     assert {labels: point.value for labels, point in counted.items()} == {("a", "expected"): 2}
 
 
-def test_tools_that_a_golden_file_only_declares_are_counted_by_name_too(tmp_path: Path) -> None:
+def test_tools_that_a_golden_file_declares_without_expecting_them_are_counted_by_name(tmp_path: Path) -> None:
     goldens = tmp_path / "goldens.yaml"
     goldens.write_text("tools: {cancel_trip: {effect: write}}\ngoldens: [{id: trip, tools: [find_trip]}]")
     meter, provider = Meter(), TracerProvider()
@@ -222,7 +222,7 @@ def test_tools_that_a_golden_file_only_declares_are_counted_by_name_too(tmp_path
     }
 
 
-def test_tools_of_goldens_that_were_read_again_are_counted_by_name(evaluation: Evaluation) -> None:
+def test_tools_of_reloaded_goldens_are_counted_by_name(evaluation: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider, vocabulary=["unheard_of"])
     for goldens in (Goldens([GOLDEN]), Goldens([Golden("new", forbid=(), tools=(ExpectedTool("delete_order"),))])):
@@ -234,7 +234,7 @@ def test_tools_of_goldens_that_were_read_again_are_counted_by_name(evaluation: E
     assert counted["unheard_of", "unexpected"] == 2
 
 
-def test_runs_are_counted_by_what_came_out(evaluation: Evaluation, unmatched: Evaluation) -> None:
+def test_runs_are_counted_by_verdict_unit_and_golden_match(evaluation: Evaluation, unmatched: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider)
     for one in (evaluation, evaluation, unmatched):
@@ -245,7 +245,7 @@ def test_runs_are_counted_by_what_came_out(evaluation: Evaluation, unmatched: Ev
     }
 
 
-def test_a_run_that_is_scored_again_is_counted_once_and_its_revisions_by_themselves(evaluation: Evaluation) -> None:
+def test_a_run_with_revisions_is_counted_once_and_its_revisions_are_counted_separately(evaluation: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider, vocabulary=["find_order"])
     sink.submit(evaluation)
@@ -263,7 +263,7 @@ def test_a_run_that_is_scored_again_is_counted_once_and_its_revisions_by_themsel
     assert sum(meter.counts("goldspan.tools", "goldspan.tool", "goldspan.verdict").values()) == 6
 
 
-def test_what_is_the_matter_with_the_telemetry_of_runs_is_counted(evaluation: Evaluation) -> None:
+def test_health_problems_of_runs_are_counted(evaluation: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider)
     for health in (Health(), Health(merged=2), Health(stitched=1, unended=3), Health(stitched=4)):
@@ -274,7 +274,7 @@ def test_what_is_the_matter_with_the_telemetry_of_runs_is_counted(evaluation: Ev
     }
 
 
-def test_every_metric_carries_an_exemplar_that_points_at_the_runs_span(evaluation: Evaluation) -> None:
+def test_every_metric_has_an_exemplar_that_refers_to_the_span_of_the_run(evaluation: Evaluation) -> None:
     meter = Meter(exemplar_filter=TraceBasedExemplarFilter())
     sink = MetricSink(meter.provider)
     sink.submit(evaluation)
@@ -286,7 +286,7 @@ def test_every_metric_carries_an_exemplar_that_points_at_the_runs_span(evaluatio
             assert {(exemplar.trace_id, exemplar.span_id) for exemplar in point.exemplars} == {(1, 2)}, metric.name
 
 
-def test_what_is_recorded_of_a_run_without_a_span_has_no_exemplar(evaluation: Evaluation) -> None:
+def test_metrics_of_a_run_without_a_span_have_no_exemplar(evaluation: Evaluation) -> None:
     meter = Meter()
     with TracerProvider().get_tracer("app").start_as_current_span("something else"):
         MetricSink(meter.provider).submit(replace(evaluation, run=replace(RUN, span_id=None)))
@@ -295,7 +295,7 @@ def test_what_is_recorded_of_a_run_without_a_span_has_no_exemplar(evaluation: Ev
     assert not any(point.exemplars for point in points)
 
 
-def test_environments_are_told_apart_and_only_so_many(evaluation: Evaluation) -> None:
+def test_environments_are_distinguished_up_to_a_limit_and_then_counted_as_other(evaluation: Evaluation) -> None:
     meter = Meter()
     sink = MetricSink(meter.provider)
     environment = "deployment.environment.name"
@@ -309,7 +309,7 @@ def test_environments_are_told_apart_and_only_so_many(evaluation: Evaluation) ->
         assert len(meter.points(name, environment)) == 12
 
 
-def test_a_golden_that_was_found_by_nearness_is_told_with_how_near_it_was(evaluation: Evaluation) -> None:
+def test_the_similarity_is_emitted_only_if_the_golden_was_found_by_near_text(evaluation: Evaluation) -> None:
     near = replace(evaluation, match=Match(GOLDEN, "near", 0.93))
     assert result_attributes(near)["goldspan.golden.similarity"] == 0.93
     assert {event.attributes["goldspan.golden.similarity"] for event in _events(near).values()} == {0.93}
@@ -317,12 +317,12 @@ def test_a_golden_that_was_found_by_nearness_is_told_with_how_near_it_was(evalua
     assert not any("goldspan.golden.similarity" in event.attributes for event in _events(evaluation).values())
 
 
-def test_every_revision_has_its_events(evaluation: Evaluation) -> None:
+def test_the_events_of_each_revision_carry_its_number(evaluation: Evaluation) -> None:
     assert {event.attributes["goldspan.revision"] for event in _events(evaluation).values()} == {1}
     assert {event.attributes["goldspan.revision"] for event in _events(replace(evaluation, revision=4)).values()} == {4}
 
 
-def test_a_name_that_is_very_long_is_no_label_by_itself() -> None:
+def test_a_very_long_name_is_shortened_to_a_unique_label() -> None:
     long, other = "x" * 150_000, "x" * 149_999 + "y"
     assert short_label("helper") == "helper"
     assert len(short_label(long)) == 200

@@ -1,4 +1,4 @@
-"""Evaluations as spans of their own, and that nobody takes them for a part of the run."""
+"""`SpanSink`: evaluations as separate spans that never become part of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def emitted(evaluations: Iterable[Evaluation], **options: object) -> Sequence[Re
     return exporter.get_finished_spans()
 
 
-def test_an_evaluation_is_a_child_of_the_runs_span_that_takes_no_time() -> None:
+def test_an_evaluation_span_is_a_child_of_the_span_of_the_run_without_duration() -> None:
     (span,) = emitted([evaluation(7, "search", "book")])
     assert (span.name, span.start_time, span.end_time) == ("evaluate request", 1_000, 1_000)
     assert (span.context.trace_id, span.parent and span.parent.span_id) == (7, 7)
@@ -45,25 +45,27 @@ def test_an_evaluation_is_a_child_of_the_runs_span_that_takes_no_time() -> None:
     assert span.attributes["goldspan.unit"] == "request"
 
 
-def test_every_score_is_an_event_of_it() -> None:
+def test_every_score_is_an_event_of_the_evaluation_span() -> None:
     one = evaluation(7)
     (span,) = emitted([one])
     assert {event.name for event in span.events} == {"gen_ai.evaluation.result"}
     assert {event.timestamp for event in span.events} == {1_000}
-    told = {(event.attributes or {})["gen_ai.evaluation.name"]: event.attributes for event in span.events}
-    assert set(told) == {score.metric for score in one.scores}
-    correctness = told["tool_correctness"]
+    attributes_by_metric = {
+        (event.attributes or {})["gen_ai.evaluation.name"]: event.attributes for event in span.events
+    }
+    assert set(attributes_by_metric) == {score.metric for score in one.scores}
+    correctness = attributes_by_metric["tool_correctness"]
     assert correctness is not None
     assert correctness["gen_ai.evaluation.score.value"] == 1.0
     assert correctness["gen_ai.evaluation.score.label"] == "pass"
 
 
-def test_every_revision_is_a_span() -> None:
+def test_every_revision_has_its_own_evaluation_span() -> None:
     spans = emitted([evaluation(), replace(evaluation(), revision=2)])
     assert [(span.attributes or {})["goldspan.revision"] for span in spans] == [1, 2]
 
 
-def test_the_evaluation_of_a_run_without_a_span_is_a_trace_of_its_own() -> None:
+def test_the_evaluation_span_of_a_run_without_a_span_starts_a_new_trace() -> None:
     with TracerProvider().get_tracer("app").start_as_current_span("something else"):
         (span,) = emitted([evaluate(Run("conversation-1", unit="conversation"), ["search"])])
     assert span.parent is None
@@ -71,18 +73,18 @@ def test_the_evaluation_of_a_run_without_a_span_is_a_trace_of_its_own() -> None:
     assert (span.start_time, span.end_time) > (0, 0)
 
 
-def test_a_run_that_does_not_know_its_end_is_judged_where_it_began() -> None:
+def test_the_evaluation_span_of_a_run_without_an_end_has_the_start_time_of_the_run() -> None:
     one = evaluation()
     (span,) = emitted([replace(one, run=replace(one.run, start_ns=5, end_ns=None))])
     assert (span.start_time, span.end_time) == (5, 5)
 
 
-def test_the_mark_outlives_an_sdk_that_allows_few_attributes() -> None:
+def test_the_evaluation_attribute_is_kept_under_a_low_attribute_limit() -> None:
     (span,) = emitted([evaluation()], span_limits=SpanLimits(max_span_attributes=2))
     assert "goldspan.evaluation" in (span.attributes or {})
 
 
-# --- no part of any run -----------------------------------------------------------------------------------------------
+# --- not part of any run ----------------------------------------------------------------------------------------------
 
 
 def _as_record(span: ReadableSpan) -> SpanRecord:
@@ -111,7 +113,7 @@ UNMARKED = [tool("search", parent_id="00000000000000aa", trace_id=TRACE)]
 
 @pytest.mark.parametrize("records", [_trace(), UNMARKED, _trace()[1:]], ids=["whole", "one tool", "no root"])
 @pytest.mark.parametrize("few", [128, 2])
-def test_a_trace_that_holds_them_gives_the_same_runs(records: list[SpanRecord], few: int) -> None:
+def test_extraction_ignores_evaluation_spans_in_a_trace(records: list[SpanRecord], few: int) -> None:
     runs = extract(records)
     goldens = Goldens([Golden("flight", input="Find me a flight")])
     judged = [evaluate(run, goldens) for run in runs]
@@ -124,12 +126,12 @@ def test_a_trace_that_holds_them_gives_the_same_runs(records: list[SpanRecord], 
     assert extract([*records, *made], unit="conversation") == extract(records, unit="conversation")
 
 
-def test_they_alone_are_no_run() -> None:
+def test_evaluation_spans_alone_yield_no_run() -> None:
     for unit in ("request", "component", "conversation"):
         assert extract(map(_as_record, emitted([evaluation()])), unit=unit) == []  # type: ignore[arg-type]
 
 
-def test_a_file_that_holds_them_gives_the_same_runs(tmp_path: Path) -> None:
+def test_extraction_ignores_evaluation_spans_in_a_file(tmp_path: Path) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracer = provider.get_tracer("app")
@@ -149,8 +151,8 @@ def _written(path: Path, spans: Sequence[ReadableSpan]) -> Path:
     return path
 
 
-def test_live_they_are_exported_and_never_scored_themselves() -> None:
-    """The sink makes its spans through the very provider whose runs are scored."""
+def test_evaluation_spans_of_a_live_process_are_exported_and_never_scored() -> None:
+    """The sink creates its spans through the provider whose runs are scored."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     judged: list[Evaluation] = []
     sinks = [SpanSink(provider), judged.append]

@@ -1,4 +1,4 @@
-"""A verdict of a model leaves as an event and a number of its own, and its words only where values may leave."""
+"""Judge verdicts in sinks: separate events and scores; the words of the judge only where values are allowed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JUDGEMENT = Judgement(
 SCORE = Score("tool_selection", 0.4, reason="tiny-judge rates the choice of tools 0.4.", judgement=JUDGEMENT)
 
 GATE = with_threshold(SCORE, 0.5)
-"""The same where the judge has a threshold."""
+"""The same score with a threshold of the judge."""
 
 
 def verdict(score: Score = SCORE, **options: Any) -> Evaluation:
@@ -52,14 +52,14 @@ def events_of(judged: Evaluation) -> list[Any]:
     return [record.log_record.attributes for record in exporter.get_finished_logs()]
 
 
-def test_a_verdict_is_one_event_that_says_how_the_model_was_asked() -> None:
+def test_a_judge_verdict_is_one_event_with_the_parameters_of_the_judge() -> None:
     (event,) = events_of(verdict())
     assert event["gen_ai.evaluation.name"] == "tool_selection"
     assert event["gen_ai.evaluation.score.value"] == 0.4
     assert event["gen_ai.evaluation.explanation"] == "tiny-judge rates the choice of tools 0.4."
     assert event["goldspan.revision"] == 2
-    told = {name: value for name, value in event.items() if name.startswith("goldspan.judge.")}
-    assert told == {
+    judge_attributes = {name: value for name, value in event.items() if name.startswith("goldspan.judge.")}
+    assert judge_attributes == {
         "goldspan.judge.model": "tiny-judge",
         "goldspan.judge.rubric": 1,
         "goldspan.judge.votes": (0.2, 0.4, 0.9),
@@ -75,19 +75,19 @@ def test_a_verdict_is_one_event_that_says_how_the_model_was_asked() -> None:
     assert "SECRET" not in str(event)
 
 
-def test_what_is_not_known_of_a_judgement_is_no_attribute() -> None:
+def test_unknown_fields_of_a_judgement_are_omitted_from_the_attributes() -> None:
     (event,) = events_of(verdict(replace(SCORE, judgement=Judgement("m", votes=(0.4,)))))
-    told = {name for name in event if name.startswith("goldspan.judge.")}
-    assert told == {f"goldspan.judge.{name}" for name in ("model", "rubric", "votes", "cached")}
+    judge_attributes = {name for name in event if name.startswith("goldspan.judge.")}
+    assert judge_attributes == {f"goldspan.judge.{name}" for name in ("model", "rubric", "votes", "cached")}
 
 
-def test_a_verdict_that_lowers_another_score_is_an_event_of_both() -> None:
+def test_a_verdict_that_lowers_another_score_emits_events_for_both_scores() -> None:
     events = events_of(verdict(GATE, combination="min"))
     assert [event["gen_ai.evaluation.name"] for event in events] == ["tool_correctness", "tool_selection"]
     assert events[0]["gen_ai.evaluation.score.label"] == "fail"
 
 
-def test_a_failed_judge_is_an_event_with_the_type_of_the_error_alone() -> None:
+def test_a_failed_judge_is_an_event_with_the_type_of_the_error_only() -> None:
     (event,) = events_of(verdict(Score("tool_selection", label="not_evaluated", error="Timeout: SECRET")))
     assert event["error.type"] == "Timeout"
     assert event["gen_ai.evaluation.score.label"] == "not_evaluated"
@@ -95,7 +95,7 @@ def test_a_failed_judge_is_an_event_with_the_type_of_the_error_alone() -> None:
     assert "SECRET" not in str(event)
 
 
-def test_a_verdict_is_recorded_once_and_counts_no_run_again() -> None:
+def test_a_verdict_records_its_score_once_and_does_not_count_the_run_again() -> None:
     meter = Meter()
     sink = MetricSink(meter.provider)
     sink.submit(evaluation())
@@ -108,7 +108,7 @@ def test_a_verdict_is_recorded_once_and_counts_no_run_again() -> None:
     assert meter.counts("goldspan.revisions") == {}
 
 
-def test_an_evaluation_span_of_a_verdict_has_its_event_alone() -> None:
+def test_the_evaluation_span_of_a_verdict_has_only_the_event_of_tool_selection() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -118,7 +118,7 @@ def test_an_evaluation_span_of_a_verdict_has_its_event_alone() -> None:
     assert (span.attributes or {})["goldspan.score.tool_selection"] == 0.4
 
 
-def test_documents_have_the_judgement_and_its_words_only_with_the_values() -> None:
+def test_documents_contain_the_judgement_and_its_words_only_if_arguments_are_included() -> None:
     (score,) = [each for each in evaluation_document(verdict())["scores"] if each["metric"] == "tool_selection"]
     assert score["judgement"]["votes"] == (0.2, 0.4, 0.9)
     assert "words" not in score["judgement"]
@@ -127,7 +127,7 @@ def test_documents_have_the_judgement_and_its_words_only_with_the_values() -> No
     assert whole["judgement"]["words"] == "the argument was SECRET"
 
 
-def test_a_file_of_lines_has_no_words_unless_it_has_values(tmp_path: Path) -> None:
+def test_json_lines_contain_the_words_of_the_judge_only_if_arguments_are_enabled(tmp_path: Path) -> None:
     for arguments in (False, True):
         path = tmp_path / f"{arguments}.jsonl"
         sink = JsonLinesSink(path, arguments=arguments)
@@ -138,7 +138,7 @@ def test_a_file_of_lines_has_no_words_unless_it_has_values(tmp_path: Path) -> No
         assert json.loads(line)["scores"][-1]["judgement"]["model"] == "tiny-judge"
 
 
-def test_an_argument_filter_hides_the_words_and_leaves_the_verdict() -> None:
+def test_an_argument_filter_hides_the_words_of_the_judge_and_keeps_the_verdict() -> None:
     filtered = ArgumentFilter()(verdict())
     score = filtered.score("tool_selection")
     assert score is not None
@@ -146,7 +146,7 @@ def test_an_argument_filter_hides_the_words_and_leaves_the_verdict() -> None:
     assert filtered.changes == ("tool_selection",)
 
 
-def test_a_store_keeps_both_revisions_and_finds_the_run_by_what_the_judge_said(tmp_path: Path) -> None:
+def test_a_store_keeps_both_revisions_and_shows_the_verdict_of_the_judge(tmp_path: Path) -> None:
     with open_store(tmp_path / "runs.db") as store:
         store.submit(evaluation())
         store.submit(verdict(GATE, combination="min"))
