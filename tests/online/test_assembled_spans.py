@@ -1,4 +1,4 @@
-"""Spans come back from their rows as they were."""
+"""Packing spans into rows and unpacking them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def records(draw: st.DrawFn) -> SpanRecord:
 
 
 @given(spans=st.lists(records(), max_size=6), shared=st.integers(0, 4))
-def test_what_is_packed_comes_back(spans: list[SpanRecord], shared: int) -> None:
+def test_packed_spans_are_unpacked_unchanged(spans: list[SpanRecord], shared: int) -> None:
     before, assembled_spans._MAX_SHAPES = assembled_spans._MAX_SHAPES, shared
     try:
         packer = SpanPacker()
@@ -61,7 +61,7 @@ def test_what_is_packed_comes_back(spans: list[SpanRecord], shared: int) -> None
         assembled_spans._MAX_SHAPES = before
 
 
-def test_what_telemetry_cannot_hold_cannot_be_packed() -> None:
+def test_values_outside_the_types_of_telemetry_cannot_be_packed() -> None:
     odd: Any = object()
     span = SpanRecord(TRACE, "0" * 15 + "1", None, "a", {"what": odd}, 1, 2)
     with pytest.raises(ValueError, match="unmarshallable"):

@@ -1,4 +1,4 @@
-"""Which spans make a run while the application works, and that nothing grows without end."""
+"""Assembly of live spans into runs, with bounded memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def made(number: int, role: str, parent: int | None = None, *, start: int = 0, t
 
 
 class Process:
-    """A process that starts and ends spans, and takes what its assembly gives out."""
+    """A process that starts and ends spans, and evaluates what its assembly releases."""
 
     def __init__(self, **limits: Any) -> None:
         self.assembly: Assembly[SpanRecord] = Assembly(lambda live: live, Limits(**limits))
@@ -78,29 +78,29 @@ class Process:
         self.assembly.start_span(trace, number, parent, record, self.now, remote=remote)
 
     def end(self, number: int, *, trace: int = TRACE) -> list[str]:
-        """End a span; the runs that came to their end with it, by unit and span."""
+        """End a span; return the runs that ended with it, by unit and span."""
         self.now += 1
         record = replace(self.live.pop((trace, number)), end_ns=self.now)
         self.ended.append(record)
         return self._take(self.assembly.end_span(trace, number, record, self.now))
 
     def wait(self, seconds: float = 0, *, everything: bool = False) -> list[str]:
-        """Let time pass, and take what it brings about."""
+        """Let time pass, and evaluate the runs that become due."""
         self.now += int(seconds)
         return self._take(self.assembly.collect_due(self.now, everything=everything))
 
     def _take(self, assembled_spans: list[AssembledSpans]) -> list[str]:
         new = [evaluation for assembled in assembled_spans for evaluation in self.pipeline.evaluate_spans(assembled)]
         self.evaluations += new
-        return [_told(evaluation) for evaluation in new]
+        return [_summary(evaluation) for evaluation in new]
 
     @property
     def runs(self) -> list[Run]:
-        """The runs as they were given out last."""
+        """The latest revision of each run."""
         return list({_place(evaluation.run): evaluation.run for evaluation in self.evaluations}.values())
 
 
-def _told(evaluation: Evaluation) -> str:
+def _summary(evaluation: Evaluation) -> str:
     run = evaluation.run
     again = f" (revision {evaluation.revision})" if evaluation.revision > 1 else ""
     return f"{run.unit} {int(str(run.span_id), 16)}: {len(run.tool_calls)}{again}"
@@ -119,7 +119,7 @@ def test_a_request_ends_with_its_outermost_agent() -> None:
     assert len(process.assembly) == 0
 
 
-def test_an_agent_inside_a_tool_that_stands_alone_is_no_request_of_its_own() -> None:
+def test_an_agent_inside_a_tool_without_an_outer_agent_is_not_a_separate_request() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "tool", 1)
@@ -129,7 +129,7 @@ def test_an_agent_inside_a_tool_that_stands_alone_is_no_request_of_its_own() -> 
     assert process.end(1) == ["request 1: 1"]
 
 
-def test_a_component_ends_by_itself_and_stays_part_of_its_request() -> None:
+def test_a_component_ends_with_its_own_span_and_remains_part_of_its_request() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "component", 1)
@@ -141,7 +141,7 @@ def test_a_component_ends_by_itself_and_stays_part_of_its_request() -> None:
     assert process.end(1) == ["request 1: 1"]
 
 
-def test_requests_interleaved_below_one_root_each_get_their_own() -> None:
+def test_interleaved_requests_below_one_root_each_get_their_own_tool_calls() -> None:
     process = Process()
     process.start(1, "bare")
     for agent in (10, 20, 30):
@@ -156,7 +156,7 @@ def test_requests_interleaved_below_one_root_each_get_their_own() -> None:
     assert process.end(1) == []
 
 
-def test_work_beside_agents_belongs_to_the_agent_begun_last_before_it() -> None:
+def test_tool_calls_beside_agents_belong_to_the_agent_that_started_last_before_them() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(5, "tool", 1)
@@ -174,7 +174,7 @@ def test_work_beside_agents_belongs_to_the_agent_begun_last_before_it() -> None:
 
 
 @pytest.mark.parametrize("remote", [True, False])
-def test_a_span_whose_parent_is_not_of_this_process_is_a_local_root(remote: bool) -> None:
+def test_a_span_whose_parent_is_not_in_this_process_is_a_local_root(remote: bool) -> None:
     process = Process()
     process.start(2, "bare", 1, remote=remote)
     process.start(3, "tool", 2)
@@ -182,7 +182,7 @@ def test_a_span_whose_parent_is_not_of_this_process_is_a_local_root(remote: bool
     assert process.end(2) == ["request 2: 1"]
 
 
-def test_a_call_that_comes_back_into_the_same_process_is_part_of_the_request() -> None:
+def test_a_remote_call_back_into_the_same_process_is_part_of_the_request() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "bare", 1, remote=True)
@@ -192,7 +192,7 @@ def test_a_call_that_comes_back_into_the_same_process_is_part_of_the_request() -
     assert process.end(1) == ["request 1: 1"]
 
 
-def test_one_trace_may_enter_a_process_many_times() -> None:
+def test_one_trace_can_have_several_local_roots_in_a_process() -> None:
     process = Process()
     for entry in (10, 20):
         process.start(entry, "bare", 1, remote=True)
@@ -201,17 +201,17 @@ def test_one_trace_may_enter_a_process_many_times() -> None:
         assert process.end(entry) == [f"request {entry}: 1"]
 
 
-def test_spans_that_end_after_their_run_make_a_revision_of_it() -> None:
+def test_spans_that_end_after_their_run_create_a_revision() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "agent", 1)
     process.start(3, "tool", 2)
-    assert process.end(2) == ["request 2: 1"]  # the tool that is still at work has been called
+    assert process.end(2) == ["request 2: 1"]  # the unfinished tool counts as called
     assert process.evaluations[0].run.health.unended == 1
     process.start(4, "agent", 3)
     process.start(5, "tool", 2)
     assert [process.end(number) for number in (4, 3, 1)] == [[], [], []]
-    assert process.wait(60) == []  # one of them is still on its way
+    assert process.wait(60) == []  # one span has not ended yet
     process.end(5)
     assert process.wait() == []  # more may follow
     assert process.wait(1) == ["request 2: 2 (revision 2)"]
@@ -220,7 +220,7 @@ def test_spans_that_end_after_their_run_make_a_revision_of_it() -> None:
     assert len(process.assembly) == 0
 
 
-def test_late_spans_that_change_nothing_make_no_revision() -> None:
+def test_late_spans_that_do_not_change_the_run_create_no_revision() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "bare", 1)
@@ -229,7 +229,7 @@ def test_late_spans_that_change_nothing_make_no_revision() -> None:
     assert process.wait(1) == []
 
 
-def test_a_request_that_begins_when_what_stands_around_it_has_ended_is_one_of_its_own() -> None:
+def test_a_request_that_starts_after_its_parent_spans_ended_is_a_separate_request() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "agent", 1)
@@ -257,13 +257,13 @@ def test_a_span_that_ends_twice_is_a_duplicate() -> None:
     assert process.counts == AssemblyCounts(duplicates=2)
 
 
-def test_a_span_whose_start_was_never_seen_is_too_late() -> None:
+def test_a_span_without_a_recorded_start_is_counted_as_too_late() -> None:
     process = Process()
     assert process.assembly.end_span(TRACE, 1, made(1, "agent")) == []
     assert process.counts == AssemblyCounts(too_late=1)
 
 
-def test_what_ends_when_its_run_is_forgotten_is_too_late() -> None:
+def test_a_span_that_ends_after_its_run_was_forgotten_is_counted_as_too_late() -> None:
     process = Process(late=60)
     process.start(1, "agent")
     process.end(1)
@@ -275,7 +275,7 @@ def test_what_ends_when_its_run_is_forgotten_is_too_late() -> None:
     assert process.counts == AssemblyCounts(too_late=1)
 
 
-def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_when_it_goes_on() -> None:
+def test_an_idle_run_is_scored_unfinished_and_again_when_it_continues() -> None:
     process = Process(idle=300)
     process.start(1, "bare")
     process.start(2, "agent", 1)
@@ -295,33 +295,33 @@ def test_a_run_in_which_nothing_happens_any_more_is_scored_as_it_is_and_again_wh
     assert process.counts == AssemblyCounts(unended=1, late=3)
 
 
-def test_work_below_a_root_that_lives_on_is_one_run_however_often_it_pauses() -> None:
+def test_tool_calls_below_a_long_lived_root_are_one_run_despite_pauses() -> None:
     process = Process(idle=300)
     process.start(1, "bare")
-    for tool, told in ((2, "request 1: 1"), (3, "request 1: 2 (revision 2)"), (4, "request 1: 3 (revision 3)")):
+    for tool, summary in ((2, "request 1: 1"), (3, "request 1: 2 (revision 2)"), (4, "request 1: 3 (revision 3)")):
         process.start(tool, "tool", 1)
         process.end(tool)
-        assert process.wait(300) == [told]
+        assert process.wait(300) == [summary]
     assert process.end(1) == []
     assert process.wait(2) == []
     assert process.runs[0].tool_calls == extract(process.ended)[0].tool_calls
     assert process.counts == AssemblyCounts(unended=3)
 
 
-def test_what_lives_for_too_long_is_let_go_even_if_it_is_busy() -> None:
+def test_a_run_is_released_after_its_lifetime_even_if_it_is_active() -> None:
     process = Process(idle=300, lifetime=1_000)
     process.start(1, "agent")
-    told = []
+    summaries = []
     for number in range(2, 30):
         process.start(number, "tool", 1)
         process.end(number)
-        told += process.wait(100)
-    assert told[0].startswith("request 1: ")
+        summaries += process.wait(100)
+    assert summaries[0].startswith("request 1: ")
     assert process.counts.unended >= 1
     assert len(process.assembly) < 15
 
 
-def test_a_bare_span_that_never_ends_is_let_go_in_the_end() -> None:
+def test_a_plain_span_that_never_ends_is_released_after_its_lifetime() -> None:
     process = Process(idle=300, lifetime=1_000)
     process.start(1, "bare")
     for _ in range(10):
@@ -331,7 +331,7 @@ def test_a_bare_span_that_never_ends_is_let_go_in_the_end() -> None:
     assert process.counts == AssemblyCounts()
 
 
-def test_the_trace_idle_for_longest_is_given_up_first() -> None:
+def test_the_trace_idle_longest_is_evicted_first() -> None:
     process = Process(max_traces=2)
     process.start(1, "agent", trace=TRACE)
     process.start(1, "agent", trace=OTHER)
@@ -343,7 +343,7 @@ def test_the_trace_idle_for_longest_is_given_up_first() -> None:
     assert process.end(1, trace=TRACE) == ["request 1: 1"]
 
 
-def test_at_the_limit_of_spans_whole_traces_are_given_up() -> None:
+def test_whole_traces_are_evicted_at_the_span_limit() -> None:
     process = Process(max_spans=3)
     process.start(1, "agent", trace=TRACE)
     process.start(2, "tool", 1, trace=TRACE)
@@ -354,7 +354,7 @@ def test_at_the_limit_of_spans_whole_traces_are_given_up() -> None:
     assert process.end(1, trace=OTHER) == ["request 1: 1"]
 
 
-def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_flight_is_given_up() -> None:
+def test_scored_runs_are_forgotten_before_traces_in_flight_are_evicted_at_the_byte_limit() -> None:
     process = Process(max_bytes=400)
 
     def request(trace: int, *, ends: bool) -> None:
@@ -373,10 +373,10 @@ def test_at_the_limit_of_bytes_what_was_scored_is_forgotten_before_anything_in_f
     assert process.assembly.bytes_in_flight < 600
     assert 0 < len(process.assembly) < 50
     assert process.counts.evicted > 0
-    assert process.end(1, trace=99) == ["request 1: 1"]  # the last one was spared
+    assert process.end(1, trace=99) == ["request 1: 1"]  # the latest was not evicted
 
 
-def test_a_trace_has_as_many_spans_in_flight_whether_the_ended_ones_are_folded_or_not() -> None:
+def test_ended_spans_do_not_count_towards_the_span_limit_of_a_trace() -> None:
     process = Process(max_spans_per_trace=3)
     process.start(1, "agent")
     for tool in range(2, 20):
@@ -386,7 +386,7 @@ def test_a_trace_has_as_many_spans_in_flight_whether_the_ended_ones_are_folded_o
     assert process.end(1) == ["request 1: 18"]
 
 
-def test_a_span_that_has_ended_is_not_in_flight_any_more() -> None:
+def test_a_span_is_in_flight_only_until_it_ends() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "tool", 1)
@@ -396,7 +396,7 @@ def test_a_span_that_has_ended_is_not_in_flight_any_more() -> None:
     assert not process.assembly.is_in_flight(OTHER, 2)
 
 
-def test_a_span_that_starts_inside_a_folded_one_belongs_to_the_same_run() -> None:
+def test_a_span_that_starts_inside_a_folded_span_belongs_to_the_same_run() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "tool", 1)
@@ -423,13 +423,13 @@ def test_a_span_that_starts_inside_a_folded_one_belongs_to_the_same_run() -> Non
     ],
     ids=str,
 )
-def test_a_limit_that_is_none_is_refused(wrong: dict[str, Any], message: str) -> None:
+def test_an_invalid_limit_is_rejected(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Limits(**wrong)
     assert Limits(late=0, settle=0).late == 0
 
 
-def test_one_trace_that_is_too_large_does_not_push_out_the_others() -> None:
+def test_an_oversized_trace_does_not_evict_other_traces() -> None:
     process = Process(max_spans=10, max_spans_per_trace=5)
     process.start(1, "agent", trace=OTHER)
     process.start(1, "bare")
@@ -440,7 +440,7 @@ def test_one_trace_that_is_too_large_does_not_push_out_the_others() -> None:
     assert process.end(1, trace=OTHER) == ["request 1: 0"]
 
 
-def test_what_is_not_taken_in_makes_its_trace_unscored_whatever_else_comes() -> None:
+def test_a_trace_that_was_marked_incomplete_is_never_scored() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "tool", 1)
@@ -454,7 +454,7 @@ def test_what_is_not_taken_in_makes_its_trace_unscored_whatever_else_comes() -> 
     assert len(process.assembly) == 0
 
 
-def test_a_late_span_of_a_trace_that_is_lost_meanwhile_counts_as_not_scored() -> None:
+def test_a_late_span_of_an_incomplete_trace_is_counted_as_unscored() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "tool", 1)
@@ -466,7 +466,7 @@ def test_a_late_span_of_a_trace_that_is_lost_meanwhile_counts_as_not_scored() ->
     assert not process.assembly.has_deadlines
 
 
-def test_a_run_of_a_trace_that_is_lost_meanwhile_is_not_scored_again() -> None:
+def test_a_run_of_a_trace_that_became_incomplete_is_not_scored_again() -> None:
     process = Process()
     process.start(1, "agent")
     process.start(2, "tool", 1)
@@ -479,7 +479,7 @@ def test_a_run_of_a_trace_that_is_lost_meanwhile_is_not_scored_again() -> None:
     assert process.counts == AssemblyCounts(late=1, unscored=2)
 
 
-def test_an_agent_that_takes_over_beside_the_first_continues_its_request() -> None:
+def test_a_sibling_agent_after_a_handoff_continues_the_request() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "agent", 1)
@@ -497,7 +497,7 @@ def test_an_agent_that_takes_over_beside_the_first_continues_its_request() -> No
     assert process.end(1) == []
 
 
-def test_a_root_that_never_ends_does_not_grow() -> None:
+def test_memory_below_a_root_that_never_ends_is_bounded() -> None:
     process = Process()
     process.start(1, "bare")
     process.start(2, "aside", 1)
@@ -514,14 +514,14 @@ def test_a_root_that_never_ends_does_not_grow() -> None:
 
 
 @given(shape=st.lists(st.tuples(st.sampled_from(sorted(ROLES)), st.integers(0, 3)), min_size=1, max_size=14))
-def test_live_runs_are_the_runs_of_the_whole_trace(shape: list[tuple[str, int]]) -> None:
-    """As long as spans end before their parents, and no work begins beside an agent that is done already."""
+def test_live_runs_equal_the_runs_extracted_from_the_whole_trace(shape: list[tuple[str, int]]) -> None:
+    """Spans end before their parents, and no tool call starts beside an agent that has ended."""
     process = Process()
     opened: list[tuple[int, str]] = []
     done = False
     for number, (role, closing) in enumerate(shape, start=1):
         for _ in range(min(closing, len(opened) - 1)):
-            done = any(told.startswith("request") for told in process.end(opened.pop()[0])) or done
+            done = any(summary.startswith("request") for summary in process.end(opened.pop()[0])) or done
         beside = all(above in ("bare", "aside") for _, above in opened)
         if done and beside and role in ("tool", "model"):
             role = "bare"
@@ -536,9 +536,9 @@ def test_live_runs_are_the_runs_of_the_whole_trace(shape: list[tuple[str, int]])
 
 @st.composite
 def _lives(draw: st.DrawFn, *, inside_live: bool = False) -> list[tuple[int, str, int | None] | int]:
-    """Starts (number, role, parent) and ends (number) of some spans, in an order that can happen.
+    """Starts (number, role, parent) and ends (number) of some spans, in a possible order.
 
-    `inside_live`: none starts inside of what has ended, unless nothing else is there.
+    `inside_live`: no span starts inside an ended span, unless no other is live.
     """
     roles = draw(st.lists(st.sampled_from(["agent", "tool", "bare", "component", "model"]), min_size=1, max_size=9))
     happened: list[tuple[int, str, int | None] | int] = []
@@ -556,7 +556,7 @@ def _lives(draw: st.DrawFn, *, inside_live: bool = False) -> list[tuple[int, str
 
 
 @given(life=_lives())
-def test_in_the_end_each_run_is_what_the_whole_trace_says_whatever_ended_late(
+def test_final_runs_equal_the_runs_of_the_whole_trace_in_any_order_of_ends(
     life: list[tuple[int, str, int | None] | int],
 ) -> None:
     process = Process()
@@ -594,7 +594,7 @@ def _place(run: Run) -> tuple[str, str]:
 
 @st.composite
 def _slow_lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int | float]:
-    """Lives between whose moments seconds pass."""
+    """Starts and ends as in `_lives`, with pauses in seconds between them."""
     happened: list[tuple[int, str, int | None] | int | float] = []
     for moment in draw(_lives(inside_live=True)):
         happened.append(moment)
@@ -603,7 +603,7 @@ def _slow_lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int | flo
 
 
 @given(life=_slow_lives())
-def test_deadlines_that_strike_at_any_moment_lose_no_span_and_what_was_not_too_late_is_right_in_the_end(
+def test_deadlines_at_any_moment_lose_no_span_and_final_runs_are_correct(
     life: list[tuple[int, str, int | None] | int | float],
 ) -> None:
     process = Process(idle=10, late=40)
@@ -621,10 +621,10 @@ def test_deadlines_that_strike_at_any_moment_lose_no_span_and_what_was_not_too_l
     assert len(process.assembly) == 0
     assert process.counts.duplicates == process.counts.unscored == process.counts.evicted == 0
     filed = [run for unit in UNITS for run in extract(process.ended, unit=unit)]
-    if process.counts.too_late or process.counts.unended:  # what begins beside a run taken as it was is told apart
+    if process.counts.too_late or process.counts.unended:  # spans beside an unfinished run are separate
         missed = _called(filed) - _called(process.runs)
         assert missed <= process.counts.too_late
-    else:  # of the same content, since a late span that changes nothing of it is no revision
+    else:  # equal digests: a late span without a change is no revision
         from_file = {_place(run): evaluate(run, None).digest for run in filed}
         live = {_place(run): evaluate(run, None).digest for run in process.runs}
         assert {place: digest for place, digest in live.items() if place in from_file} == from_file

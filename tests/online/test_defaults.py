@@ -1,4 +1,4 @@
-"""What happens to evaluations where nobody says it."""
+"""The default sinks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.metric_readers import Meter
 from support.span_builders import agent, inside, tool
 
 
-def test_events_metrics_and_figures_go_through_the_providers_given_and_tools_have_their_names() -> None:
+def test_default_sinks_emit_through_the_given_providers_and_count_tools_by_name() -> None:
     meter, exporter, logs = Meter(), InMemoryLogRecordExporter(), LoggerProvider()
     logs.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     goldens = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
@@ -25,7 +25,7 @@ def test_events_metrics_and_figures_go_through_the_providers_given_and_tools_hav
     logs.shutdown()
 
 
-def test_where_nobody_receives_anything_nothing_is_observed() -> None:
+def test_default_sinks_without_providers_observe_nothing() -> None:
     sinks = default_sinks()
     observed: list[object] = []
     sinks[-1]._read = observed.append  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Tools that lost the context of their request find it by the id of its conversation, as they do in files."""
+"""Tools without the context of their request are joined to it by conversation id, live as in files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from goldspan.capture.processor import to_span_record
 
 
 class Application:
-    """Starts agents and tools, none of which knows of the others."""
+    """Starts agents and tools in unrelated traces."""
 
     def __init__(self, **limits: float) -> None:
-        self.exporter, self.told = InMemorySpanExporter(), list[Evaluation]()
+        self.exporter, self.evaluations = InMemorySpanExporter(), list[Evaluation]()
         self.processor = goldspan.ScoringProcessor(
             then=SimpleSpanProcessor(self.exporter),
-            sinks=[self.told.append],
+            sinks=[self.evaluations.append],
             limits=Limits(**limits),  # type: ignore[arg-type]
         )
         self.provider = TracerProvider()
@@ -42,14 +42,14 @@ class Application:
 
     @property
     def latest(self) -> list[tuple[str, tuple[str, ...], int, int]]:
-        """The runs as they were given out last, in order: agent, tools, traces that were joined, revision."""
-        latest = {evaluation.run.run_id: evaluation for evaluation in self.told}.values()
+        """The latest revision of each run, in order: agent, tools, joined traces, revision."""
+        latest = {evaluation.run.run_id: evaluation for evaluation in self.evaluations}.values()
         ordered = sorted(latest, key=lambda evaluation: evaluation.run.start_ns or 0)
         return [(str(each.run.agent), each.run.tools_used, each.health.stitched, each.revision) for each in ordered]
 
     @property
-    def filed(self) -> list[tuple[str, tuple[str, ...], int]]:
-        """The same as a file of all its spans shows it."""
+    def from_file(self) -> list[tuple[str, tuple[str, ...], int]]:
+        """The same, extracted from a file of all spans."""
         runs = goldspan.extract([to_span_record(span) for span in self.exporter.get_finished_spans()])
         return [(str(run.agent), run.tools_used, run.health.stitched) for run in runs]
 
@@ -61,27 +61,27 @@ def application() -> Iterator[Application]:
     made.provider.shutdown()
 
 
-def test_a_tool_of_the_same_conversation_is_part_of_the_request_that_was_at_work(application: Application) -> None:
+def test_a_detached_tool_joins_the_request_of_its_conversation_that_is_in_progress(application: Application) -> None:
     agent = application.begin("agent", "talk")
     application.call("search", "talk")
     application.call("book", "talk")
-    assert application.told == []
+    assert application.evaluations == []
     agent.end()
     assert application.latest == [("a", ("search", "book"), 2, 1)]
-    assert [told[:3] for told in application.latest] == application.filed
+    assert [run[:3] for run in application.latest] == application.from_file
 
 
-def test_a_tool_that_ends_after_its_request_changes_it(application: Application) -> None:
+def test_a_detached_tool_that_ends_after_its_request_creates_a_revision(application: Application) -> None:
     agent = application.begin("agent", "talk")
     search = application.begin("search", "talk")
     agent.end()
     assert application.latest == [("a", (), 0, 1)]
     search.end()
     assert application.latest == [("a", ("search",), 1, 2)]
-    assert [told[:3] for told in application.latest] == application.filed
+    assert [run[:3] for run in application.latest] == application.from_file
 
 
-def test_what_else_comes_late_leaves_the_tools_where_they_are(application: Application) -> None:
+def test_a_late_span_of_the_request_keeps_its_detached_tools(application: Application) -> None:
     agent = application.begin("agent", "talk")
     application.call("search", "talk")
     agent.end()
@@ -91,35 +91,35 @@ def test_what_else_comes_late_leaves_the_tools_where_they_are(application: Appli
     application.provider.get_tracer("app").start_span("n", set_span_in_context(agent), attributes=attributes).end()
     application.processor.force_flush()
     assert application.latest == [("a", ("search", "notify"), 1, 2)]
-    assert [told[:3] for told in application.latest] == application.filed
+    assert [run[:3] for run in application.latest] == application.from_file
 
 
-def test_of_the_requests_of_a_conversation_it_is_the_one_at_work(application: Application) -> None:
+def test_a_detached_tool_joins_only_the_active_request_of_several_in_a_conversation(application: Application) -> None:
     for tools in (("search",), ("book", "pay"), ()):
         agent = application.begin("agent", "talk")
         for tool in tools:
             application.call(tool, "talk")
         agent.end()
-    assert [told[1] for told in application.latest] == [("search",), ("book", "pay"), ()]
-    assert [told[:3] for told in application.latest] == application.filed
+    assert [run[1] for run in application.latest] == [("search",), ("book", "pay"), ()]
+    assert [run[:3] for run in application.latest] == application.from_file
 
 
 @pytest.mark.parametrize("session", [None, "another"])
-def test_a_tool_of_no_request_known_is_a_request_of_its_own(session: str | None) -> None:
+def test_a_detached_tool_without_a_matching_request_is_a_separate_request(session: str | None) -> None:
     application = Application(idle=0.2)
     agent = application.begin("agent", "talk")
     application.call("search", session)
     agent.end()
     until = time.monotonic() + 30
-    while len(application.told) < 2 and time.monotonic() < until:
+    while len(application.evaluations) < 2 and time.monotonic() < until:
         time.sleep(0.02)
-    assert sorted(told[1] for told in application.latest) == [(), ("search",)]
-    assert sorted(told[:3] for told in application.latest) == sorted(application.filed)
+    assert sorted(run[1] for run in application.latest) == [(), ("search",)]
+    assert sorted(run[:3] for run in application.latest) == sorted(application.from_file)
     application.provider.shutdown()
 
 
-def test_what_waits_for_a_request_is_scored_before_a_shutdown(application: Application) -> None:
+def test_a_detached_tool_that_waits_for_a_request_is_scored_at_shutdown(application: Application) -> None:
     application.call("search", "talk")
-    assert application.told == []
+    assert application.evaluations == []
     application.provider.shutdown()
-    assert [told[1] for told in application.latest] == [("search",)]
+    assert [run[1] for run in application.latest] == [("search",)]

@@ -1,4 +1,4 @@
-"""How sure a pass rate is."""
+"""Confidence intervals of pass rates."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from goldspan.online.pass_rate_statistics import confidence_sequence, wilson_int
         pytest.param(29, 29, 0.8830, 1.0, id="all passed"),
     ],
 )
-def test_the_wilson_interval_is_the_published_one(passed: int, judged: int, low: float, high: float) -> None:
+def test_the_wilson_interval_matches_published_values(passed: int, judged: int, low: float, high: float) -> None:
     assert wilson_interval(passed, judged) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_where_nothing_was_judged_nothing_is_known() -> None:
+def test_intervals_without_decided_runs_are_undefined_or_trivial() -> None:
     assert wilson_interval(0, 0) is None
     assert confidence_sequence(0, 0, 0.05) == (0.0, 1.0)
 
 
 @given(st.integers(1, 10**6), st.floats(0, 1))
-def test_the_rate_lies_within_both_and_the_lasting_limits_are_the_wider(judged: int, share: float) -> None:
+def test_both_intervals_contain_the_rate_and_the_confidence_sequence_is_wider(judged: int, share: float) -> None:
     passed = round(judged * share)
     low, high = wilson_interval(passed, judged) or (1.0, 0.0)
     lowest, highest = confidence_sequence(passed, judged, 0.05)
@@ -40,7 +40,7 @@ def test_the_rate_lies_within_both_and_the_lasting_limits_are_the_wider(judged: 
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.9, 0.99, 1.0])
-def test_lasting_limits_hold_at_every_moment_as_often_as_they_say(rate: float) -> None:
+def test_the_confidence_sequence_covers_the_rate_at_all_times_with_its_probability(rate: float) -> None:
     draw = random.Random(7).random
     broken = 0
     for _ in range(100):

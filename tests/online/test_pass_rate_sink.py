@@ -1,4 +1,4 @@
-"""Pass rates over time: counted exactly, bounded, and told as OpenTelemetry metrics and events."""
+"""Pass rates over time: exact counts, bounded memory, OpenTelemetry metrics and events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Telemetry:
         return [data.log_record for data in self.exporter.get_finished_logs()]
 
 
-def test_passes_failures_and_what_was_not_evaluated_are_counted_with_the_mean() -> None:
+def test_passed_failed_and_not_evaluated_runs_are_counted_and_the_mean_is_computed() -> None:
     figures = PassRates()
     for run, (passed, value) in enumerate([(True, 0.75), (True, 1.0), (False, 0.25), (None, None)]):
         figures.add(_evaluation(run, passed, value=value), 0.0)
@@ -62,11 +62,11 @@ def test_passes_failures_and_what_was_not_evaluated_are_counted_with_the_mean() 
     assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(2, 1, 1, measured=3, value_sum=2.0)
 
 
-def test_what_was_never_judged_has_no_rate() -> None:
+def test_counts_without_runs_have_no_rate_interval_or_mean() -> None:
     assert (OutcomeCounts().pass_rate, OutcomeCounts().pass_rate_interval, OutcomeCounts().mean) == (None, None, None)
 
 
-def test_a_metric_without_a_threshold_has_a_mean_and_no_rate() -> None:
+def test_a_metric_without_a_threshold_has_a_mean_but_no_pass_rate() -> None:
     figures = PassRates()
     evaluation = replace(_evaluation(1, True), scores=(Score("tool_f1", 0.5),))
     figures.add(evaluation, 0.0)
@@ -77,7 +77,7 @@ def test_a_metric_without_a_threshold_has_a_mean_and_no_rate() -> None:
 @pytest.mark.parametrize(
     "other", [{"environment": "test"}, {"environment": None}, {"unit": "component"}, {"agent": "sales"}]
 )
-def test_runs_of_another_kind_are_never_counted_together(other: dict[str, Any]) -> None:
+def test_runs_of_different_environments_units_or_agents_are_separate_series(other: dict[str, Any]) -> None:
     figures = PassRates()
     figures.add(_evaluation(1, True), 0.0)
     figures.add(_evaluation(2, False, **other), 0.0)
@@ -88,13 +88,13 @@ def test_runs_of_another_kind_are_never_counted_together(other: dict[str, Any]) 
     assert sorted(rates.values(), key=str) == [0.0, 1.0]
 
 
-def test_a_run_without_a_golden_is_a_series_of_its_own() -> None:
+def test_runs_without_a_golden_are_a_separate_series() -> None:
     figures = PassRates()
     figures.add(replace(_evaluation(1, None), match=None), 0.0)
     assert {series.golden for series, _ in _counted(figures)} == {None}
 
 
-def test_recent_figures_forget_and_those_of_all_time_do_not() -> None:
+def test_recent_counts_expire_after_the_window_and_total_counts_do_not() -> None:
     figures = PassRates(window=24 * HOUR)
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(2, True), 23 * HOUR)
@@ -108,7 +108,7 @@ def test_recent_figures_forget_and_those_of_all_time_do_not() -> None:
     assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(2, 1, 0, measured=3, value_sum=2.0)
 
 
-def test_a_clock_that_goes_back_loses_nothing() -> None:
+def test_a_clock_that_goes_backwards_loses_no_run_from_the_total() -> None:
     figures = PassRates()
     for run, hour in enumerate([100, 1, 99, 100]):
         figures.add(_evaluation(run, True), hour * HOUR)
@@ -116,7 +116,7 @@ def test_a_clock_that_goes_back_loses_nothing() -> None:
     assert (figure.counts.passed, figure.recent.passed) == (4, 3)
 
 
-def test_a_revision_takes_the_place_of_what_was_said_before() -> None:
+def test_a_revision_replaces_the_previous_result_of_its_run() -> None:
     figures = PassRates()
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(1, True, revision=3), 100 * HOUR)
@@ -124,7 +124,7 @@ def test_a_revision_takes_the_place_of_what_was_said_before() -> None:
     assert _counted(figures)[SERIES, RUN_VERDICT] == OutcomeCounts(1, 0, 0, measured=1, value_sum=1.0)
 
 
-def test_a_revision_of_a_run_that_is_no_longer_remembered_is_not_counted_twice() -> None:
+def test_a_revision_of_an_untracked_run_is_not_counted_again() -> None:
     figures = PassRates(max_runs=1)
     figures.add(_evaluation(1, False), 0.0)
     figures.add(_evaluation(2, True), 0.0)
@@ -147,7 +147,7 @@ submissions = st.lists(
 
 
 @given(submissions, st.integers(1, 12))
-def test_whatever_is_folded_and_revised_the_counts_add_up(submitted: list[Any], max_series: int) -> None:
+def test_totals_stay_correct_under_merged_series_and_revisions(submitted: list[Any], max_series: int) -> None:
     figures = PassRates(max_series=max_series)
     latest: dict[int, tuple[int, bool | None, str | None]] = {}
     for run, passed, agent, environment, revision, hour in submitted:
@@ -161,12 +161,12 @@ def test_whatever_is_folded_and_revised_the_counts_add_up(submitted: list[Any], 
     assert sum(figure.counts.failed for figure in held) == totals[False]
     assert sum(figure.counts.not_evaluated for figure in held) == totals[None]
     assert all(min(f.counts.passed, f.counts.failed, f.counts.not_evaluated) >= 0 for f in held)
-    for environment in ("production", "test", None):  # what is folded stays apart, or is labelled `other`
+    for environment in ("production", "test", None):  # merged series stay separate or are labelled `other`
         mine = sum(f.counts.decided + f.counts.not_evaluated for f in held if f.series.environment == environment)
         assert mine <= sum(where == environment for _, _, where in latest.values())
 
 
-def test_the_series_that_was_idle_for_longest_is_folded_first() -> None:
+def test_the_series_idle_longest_is_merged_into_other_first() -> None:
     figures = PassRates(max_series=6)  # two metrics each
     for run, agent in enumerate(["a", "b", "c", "a", "d", "e"]):
         figures.add(_evaluation(run, True, agent=agent), 0.0)
@@ -175,12 +175,12 @@ def test_the_series_that_was_idle_for_longest_is_folded_first() -> None:
 
 
 @pytest.mark.parametrize("bound", ["max_series", "max_runs", "window", "buckets", "run_length"])
-def test_a_bound_that_is_not_positive_is_refused(bound: str) -> None:
+def test_a_bound_that_is_not_positive_is_rejected(bound: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{bound} is a number of more than 0, not 0"):
         PassRates(**{bound: 0})
 
 
-def test_many_different_outcomes_are_remembered_within_bounds() -> None:
+def test_the_number_of_stored_outcome_patterns_is_bounded() -> None:
     figures = PassRates()
     for run in range(3_000):
         figures.add(_evaluation(run, True, value=run / 3_000), 0.0)
@@ -191,7 +191,7 @@ def test_many_different_outcomes_are_remembered_within_bounds() -> None:
 # --- the sink ---------------------------------------------------------------------------------------------------------
 
 
-def test_pass_rates_are_gauges_with_their_interval() -> None:
+def test_pass_rates_are_exported_as_gauges_with_their_interval() -> None:
     telemetry = Telemetry()
     for run in range(10):
         telemetry.sink.submit(_evaluation(run, run > 0))
@@ -208,7 +208,7 @@ def test_pass_rates_are_gauges_with_their_interval() -> None:
     }
 
 
-def test_a_series_in_which_nothing_was_judged_lately_has_no_gauge() -> None:
+def test_a_series_without_recent_decided_runs_has_no_gauge() -> None:
     telemetry = Telemetry(window=HOUR)
     telemetry.sink.submit(_evaluation(1, None, agent=None))
     assert telemetry.meter.points("goldspan.pass_rate", "goldspan.metric") == {}
@@ -218,14 +218,14 @@ def test_a_series_in_which_nothing_was_judged_lately_has_no_gauge() -> None:
     assert telemetry.meter.points("goldspan.pass_rate", "goldspan.metric") == {}
 
 
-def test_a_change_is_one_event_that_says_everything() -> None:
+def test_a_change_is_emitted_as_one_event_with_all_attributes() -> None:
     telemetry = Telemetry()
     for run in range(1_300):
         telemetry.now = float(run)
         telemetry.sink.submit(_evaluation(run, run < 1_000))
     verdicts = [event for event in telemetry.events() if event.attributes["goldspan.metric"] == "verdict"]
     (event,) = verdicts
-    assert len(telemetry.events()) == 2  # the other one is of the metric that the verdict rests on
+    assert len(telemetry.events()) == 2  # the other event is of the metric `recall`
     assert event.event_name == "goldspan.change"
     assert event.severity_number.name == "WARN"
     assert event.body == "The pass rate of verdict fell from 100.0% (1000 runs) to 0.0% (4 runs)"
@@ -252,7 +252,7 @@ def test_a_change_is_one_event_that_says_everything() -> None:
     ]  # fmt: skip
 
 
-def test_revisions_are_no_news_for_the_detection_of_changes() -> None:
+def test_revisions_are_ignored_by_the_change_detection() -> None:
     telemetry = Telemetry()
     for run in range(500):
         telemetry.sink.submit(_evaluation(run, True))
@@ -262,7 +262,7 @@ def test_revisions_are_no_news_for_the_detection_of_changes() -> None:
     assert telemetry.sink.snapshot().pass_rates[0].counts.failed == 500
 
 
-def test_a_snapshot_holds_plain_values() -> None:
+def test_a_snapshot_contains_pass_rates_changes_and_untracked_revisions() -> None:
     telemetry = Telemetry(max_runs=1)
     telemetry.now = 5.0
     for run, revision in ((1, 1), (2, 1), (1, 2)):
@@ -274,7 +274,7 @@ def test_a_snapshot_holds_plain_values() -> None:
     assert (snapshot.changes, snapshot.untracked_revisions, snapshot.taken_at) == ((), 1, 5.0)
 
 
-def test_threads_that_submit_and_read_at_once_lose_nothing() -> None:
+def test_concurrent_submits_and_reads_lose_no_run() -> None:
     telemetry = Telemetry(max_series=20)
 
     def work(thread: int) -> None:
@@ -292,7 +292,7 @@ def test_threads_that_submit_and_read_at_once_lose_nothing() -> None:
     assert sum(counts) == 8 * 200
 
 
-def test_figures_that_are_folded_while_they_are_read_are_left_out() -> None:
+def test_series_merged_during_a_read_are_skipped() -> None:
     figures = PassRates(max_series=2)
     figures.add(_evaluation(1, True), 0.0)
     reading = figures.pass_rates(0.0)

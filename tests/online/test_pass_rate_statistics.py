@@ -1,4 +1,4 @@
-"""Changes of pass rates: found soon, found once, and not found where there are none. All draws have fixed seeds."""
+"""Change detection of pass rates: delay, single reports and false alarms. All draws have fixed seeds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from goldspan.online.pass_rate_statistics import MIN_BASELINE_RUNS, ChangeDetector, PassRateShift
 
 
-def _fed(detector: ChangeDetector, *parts: tuple[float, int], seed: int = 1) -> list[PassRateShift]:
-    """What is found in so many runs of each pass rate; the time is the number of the run."""
+def _detect(detector: ChangeDetector, *parts: tuple[float, int], seed: int = 1) -> list[PassRateShift]:
+    """The changes detected in the given runs of each pass rate; the time is the number of the run."""
     draw = random.Random(seed).random
     outcomes = [draw() < rate for rate, runs in parts for _ in repeat(None, runs)]
     found = [detector.add(passed, float(at)) for at, passed in enumerate(outcomes)]
@@ -22,7 +22,7 @@ def _fed(detector: ChangeDetector, *parts: tuple[float, int], seed: int = 1) -> 
 
 
 @pytest.mark.parametrize("rate", changes.STEADY)
-def test_false_alarms_are_rarer_than_promised(rate: float) -> None:
+def test_false_alarms_are_rarer_than_run_length_guarantees(rate: float) -> None:
     run_length, rounds = 500, 60
     watched = alarms = 0
     for seed in range(rounds):
@@ -47,7 +47,9 @@ def test_false_alarms_are_rarer_than_promised(rate: float) -> None:
         pytest.param(0.9, 0.99, 1_000, 350, id="a small recovery"),
     ],
 )
-def test_a_change_is_found_soon_and_in_its_direction(before: float, after: float, baseline: int, median: int) -> None:
+def test_a_change_is_detected_within_the_expected_number_of_runs(
+    before: float, after: float, baseline: int, median: int
+) -> None:
     rounds = 15
     found = changes.delays(before, after, baseline, rounds)
     assert len(found) == rounds
@@ -55,28 +57,28 @@ def test_a_change_is_found_soon_and_in_its_direction(before: float, after: float
 
 
 @pytest.mark.parametrize("before", [MIN_BASELINE_RUNS, 10_000, 1_000_000])
-def test_one_failure_is_no_change_however_many_passed_before(before: int) -> None:
+def test_a_single_failure_is_never_a_change_after_any_number_of_passes(before: int) -> None:
     detector = ChangeDetector()
     for _ in range(before):
         assert detector.add(True, 0.0) is None
     assert detector.add(False, 0.0) is None
-    assert _fed(detector, (1.0, 10_000)) == []
+    assert _detect(detector, (1.0, 10_000)) == []
 
 
-def test_a_break_down_is_found_within_a_few_failures() -> None:
-    (shift,) = _fed(ChangeDetector(), (1.0, 1_000), (0.0, 10))
+def test_a_complete_outage_is_detected_within_five_failures() -> None:
+    (shift,) = _detect(ChangeDetector(), (1.0, 1_000), (0.0, 10))
     assert (shift.direction, shift.before, shift.after) == ("fall", 1.0, 0.0)
     assert (shift.runs_before, shift.since) == (1_000, 1_000.0)
     assert shift.runs_after <= 5
 
 
-def test_nothing_is_called_a_change_before_the_baseline_is_learned() -> None:
+def test_no_change_is_reported_before_the_baseline_is_complete() -> None:
     detector = ChangeDetector()
     assert not any(detector.add(at < MIN_BASELINE_RUNS // 2, 0.0) for at in range(MIN_BASELINE_RUNS))
 
 
-def test_a_change_is_told_once_and_so_is_the_recovery() -> None:
-    found = _fed(ChangeDetector(), (0.99, 2_000), (0.6, 2_000), (0.99, 2_000))
+def test_a_change_and_its_recovery_are_each_reported_once() -> None:
+    found = _detect(ChangeDetector(), (0.99, 2_000), (0.6, 2_000), (0.99, 2_000))
     assert [shift.direction for shift in found] == ["fall", "rise"]
     fall, rise = found
     assert 0.98 <= fall.before <= 1
@@ -86,15 +88,15 @@ def test_a_change_is_told_once_and_so_is_the_recovery() -> None:
     assert 3_900 <= rise.since <= 4_010
 
 
-def test_a_series_that_always_fails_is_steady_too() -> None:
-    assert _fed(ChangeDetector(), (0.0, 20_000)) == []
-    (shift,) = _fed(ChangeDetector(), (0.0, 1_000), (1.0, 10))
+def test_a_series_that_always_fails_reports_no_change() -> None:
+    assert _detect(ChangeDetector(), (0.0, 20_000)) == []
+    (shift,) = _detect(ChangeDetector(), (0.0, 1_000), (1.0, 10))
     assert shift.direction == "rise"
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([1, 1, 2, 5, 60])), max_size=40), st.integers(10, 200))
-def test_falls_and_rises_are_mirror_images(stretches: list[tuple[bool, int]], run_length: int) -> None:
-    """Passes that leave everything at rest are taken a short way; failures never are, so this holds them together."""
+def test_falls_and_rises_are_detected_symmetrically(stretches: list[tuple[bool, int]], run_length: int) -> None:
+    """Passes without evidence take a fast path and failures do not; the results must be symmetric."""
     outcomes = [passed for passed, times in stretches for _ in range(times)]
     one, other = ChangeDetector(run_length), ChangeDetector(run_length)
     for at, passed in enumerate(outcomes):
@@ -110,5 +112,5 @@ def test_falls_and_rises_are_mirror_images(stretches: list[tuple[bool, int]], ru
             )
 
 
-def test_the_benchmark_counts_what_was_watched() -> None:
+def test_the_benchmark_returns_the_number_of_alarms_and_of_observed_runs() -> None:
     assert changes.steady(1.0, 1) == (0, changes.SPAN)

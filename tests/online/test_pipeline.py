@@ -1,4 +1,4 @@
-"""A run that is complete is judged once, and every sink hears of it."""
+"""A complete run is evaluated once, and every sink receives the evaluation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GOLDENS = Goldens([Golden("g", tools=(ExpectedTool("search"),))])
 RUN = Run(run_id="r", golden_id="g", tool_calls=(ToolCall("search"),))
 
 
-class Kept:
+class RecordingSink:
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
         self.adopted: list[list[str]] = []
@@ -54,51 +54,51 @@ class Raising:
         raise OSError("disk full")
 
 
-def test_every_sink_gets_the_evaluation_even_where_another_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_sink_receives_the_evaluation_even_if_another_sink_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    before, after = Kept(), Kept()
+    before, after = RecordingSink(), RecordingSink()
     evaluation = Pipeline(GOLDENS, sinks=[before, Raising(), after]).evaluate_and_submit(RUN)
     assert evaluation.passed
     assert before.evaluations == after.evaluations == [evaluation]
     assert _guard.failure_counts == {"submit to Raising": 1}
 
 
-def test_only_the_metrics_asked_for_are_read() -> None:
+def test_only_the_requested_metrics_are_computed() -> None:
     evaluation = Pipeline(GOLDENS, metrics=["tool_recall"], thresholds={"tool_recall": 1.0}).evaluate_and_submit(RUN)
     assert [(score.metric, score.passed) for score in evaluation.scores] == [("tool_recall", True)]
 
 
-def test_without_goldens_a_run_is_not_evaluated_but_told() -> None:
+def test_a_run_without_goldens_yields_a_not_evaluated_result_with_its_tools() -> None:
     evaluation = Pipeline().evaluate_and_submit(RUN)
     assert (evaluation.status, evaluation.run.tools_used) == ("not_evaluated", ("search",))
 
 
-def test_making_one_tells_no_sink_of_anything() -> None:
-    kept = Kept()
+def test_creating_a_pipeline_submits_nothing_to_its_sinks() -> None:
+    kept = RecordingSink()
     Pipeline(GOLDENS, sinks=[kept])
     assert kept.evaluations == []
 
 
-def test_a_wrong_metric_of_a_golden_is_found_when_the_pipeline_is_made() -> None:
+def test_an_unknown_metric_of_a_golden_is_rejected_when_the_pipeline_is_created() -> None:
     asking = Goldens([Golden("g", metrics=("tool_recal",))])
     with pytest.raises(ConfigurationError, match="golden 'g': unknown metric 'tool_recal'"):
         Pipeline(asking)
     assert Pipeline(asking, metrics=["tool_f1"])
 
 
-def test_a_wrong_metric_is_found_when_the_pipeline_is_made() -> None:
+def test_an_unknown_metric_is_rejected_when_the_pipeline_is_created() -> None:
     with pytest.raises(ConfigurationError, match="tool_recal"):
         Pipeline(GOLDENS, metrics=["tool_recal"])
 
 
-@pytest.mark.parametrize(("given", "told"), [(frozenset(), 1), (frozenset({"0" * 15 + "a"}), 0)])
-def test_a_run_that_was_given_out_before_is_not_judged_again(given: frozenset[str], told: int) -> None:
+@pytest.mark.parametrize(("given", "count"), [(frozenset(), 1), (frozenset({"0" * 15 + "a"}), 0)])
+def test_a_run_that_was_already_released_is_not_evaluated_again(given: frozenset[str], count: int) -> None:
     root = agent(span_id="0" * 15 + "a")
     spans = (root, tool("search", parent_id=root.span_id))
-    assert len(Pipeline(GOLDENS).evaluate_spans(CompletedSpans("request", spans, released_span_ids=given))) == told
+    assert len(Pipeline(GOLDENS).evaluate_spans(CompletedSpans("request", spans, released_span_ids=given))) == count
 
 
-def test_the_attribute_that_names_the_golden_can_be_chosen() -> None:
+def test_the_golden_id_attribute_is_configurable() -> None:
     root = agent(my__case="g")
     (evaluation,) = Pipeline(GOLDENS, golden_id_attributes=["my.case"]).evaluate_spans(
         CompletedSpans("request", (root,))
@@ -107,7 +107,7 @@ def test_the_attribute_that_names_the_golden_can_be_chosen() -> None:
     assert evaluation.match.how == "id"
 
 
-# --- what may leave, and what is left out -----------------------------------------------------------------------------
+# --- redaction and sampling -------------------------------------------------------------------------------------------
 
 
 def withhold(evaluation: Evaluation) -> None:
@@ -119,11 +119,11 @@ def stumble(evaluation: Evaluation) -> Evaluation:
 
 
 @pytest.mark.parametrize("redact", [withhold, stumble])
-def test_what_may_not_leave_reaches_nobody_and_is_known_to_the_pipeline(
+def test_a_withheld_evaluation_reaches_no_sink_but_its_run_is_passed_to_the_callback(
     redact: Callable[[Evaluation], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    kept = Kept()
+    kept = RecordingSink()
     seen: list[Run] = []
     pipeline = Pipeline(GOLDENS, sinks=[kept], redact=redact)
     root = agent(asked="a secret")
@@ -132,16 +132,16 @@ def test_what_may_not_leave_reaches_nobody_and_is_known_to_the_pipeline(
     assert sum(_guard.failure_counts.values()) == (redact is stumble)
 
 
-def test_a_revision_of_what_may_not_leave_may_not_leave_either() -> None:
-    kept = Kept()
+def test_a_revision_is_also_withheld_by_the_redaction() -> None:
+    kept = RecordingSink()
     pipeline = Pipeline(sinks=[kept], redact=withhold)
     root = agent()
     late = RevisedSpans((root,), (root, tool("search", **inside(root))), frozenset({root.span_id}), RunRevisions())
     assert pipeline.evaluate_spans(late) == kept.evaluations == []
 
 
-def test_runs_that_the_sampling_leaves_out_are_counted_once_each() -> None:
-    kept = Kept()
+def test_each_run_that_is_not_sampled_is_counted_once() -> None:
+    kept = RecordingSink()
     pipeline = Pipeline(sinks=[kept], sampling=Sampling(1, [SamplingRule(0, agent="tester")]))
     known = RunRevisions()
     for root in (agent("tester"), agent("helper"), agent("tester")):
@@ -158,7 +158,7 @@ def slow(comparison: Comparison) -> float:
     return 1.0
 
 
-def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
+def test_metrics_beyond_the_time_budget_state_it_in_their_reason_and_are_counted() -> None:
     pipeline = Pipeline(GOLDENS, metrics=[slow, "tool_recall"], budget=0.01)
     evaluation = pipeline.evaluate_and_submit(RUN)
     assert evaluation is not None
@@ -171,7 +171,7 @@ def test_metrics_for_which_no_time_is_left_say_so_and_are_counted() -> None:
     assert Pipeline(GOLDENS, metrics=["tool_recall"], budget=60).evaluate_and_submit(RUN) is not None
 
 
-def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_conventions(
+def test_runs_with_invisible_calls_are_counted_and_logged_once_per_convention(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pipeline = Pipeline()
@@ -198,13 +198,13 @@ def test_runs_whose_calls_do_not_show_are_counted_and_told_once_for_the_same_con
 # --- units ------------------------------------------------------------------------------------------------------------
 
 
-def of_a_session(number: int, *tools: str) -> tuple[SpanRecord, ...]:
+def session_spans(number: int, *tools: str) -> tuple[SpanRecord, ...]:
     """The spans of one request of a conversation, in a trace of its own."""
     root = agent(asked=f"question {number}", trace_id=trace_id(number), gen_ai__conversation__id="c")
     return (root, *[tool(name, {"n": number}, **inside(root)) for name in tools])
 
 
-def test_only_components_where_only_these_are_asked_for() -> None:
+def test_only_components_are_evaluated_if_units_is_component() -> None:
     pipeline = Pipeline(units=["component"])
     root = agent()
     step = span("ranking", goldspan__component__name="ranking", **inside(root))
@@ -220,44 +220,50 @@ def test_only_components_where_only_these_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("units", [("conversation",), ("request", "conversation")])
-def test_each_request_makes_a_revision_of_its_conversation_and_the_last_is_the_one_of_a_file(units: Any) -> None:
-    kept, goldens = Kept(), Goldens([Golden("c", input="question 1", tools=(ExpectedTool("search"),) * 3)])
+def test_each_request_creates_a_revision_of_its_conversation_and_the_last_equals_the_file(units: Any) -> None:
+    kept, goldens = RecordingSink(), Goldens([Golden("c", input="question 1", tools=(ExpectedTool("search"),) * 3)])
     pipeline = Pipeline(goldens, sinks=[kept], units=check_units(units))
     spans: tuple[SpanRecord, ...] = ()
     for number, tools in ((1, ("search",)), (2, ("search", "book")), (3, ("search",))):
-        request = of_a_session(number, *tools)
+        request = session_spans(number, *tools)
         spans += request
-        told = pipeline.evaluate_spans(CompletedSpans("request", request, request[0].span_id))
-        assert [each.run.unit for each in told] == ["request"] * ("request" in units)
-    said = [each for each in kept.evaluations if each.run.unit == "conversation"]
-    assert [each.revision for each in said] == [1, 2, 3]
+        requests = pipeline.evaluate_spans(CompletedSpans("request", request, request[0].span_id))
+        assert [each.run.unit for each in requests] == ["request"] * ("request" in units)
+    conversations = [each for each in kept.evaluations if each.run.unit == "conversation"]
+    assert [each.revision for each in conversations] == [1, 2, 3]
     (whole,) = extract(spans, unit="conversation")
     from_file = evaluate(whole, goldens)
-    assert (said[-1].run, said[-1].scores, said[-1].digest) == (whole, from_file.scores, from_file.digest)
-    assert len(said[-1].run.tool_calls) == 4
+    assert (conversations[-1].run, conversations[-1].scores, conversations[-1].digest) == (
+        whole,
+        from_file.scores,
+        from_file.digest,
+    )
+    assert len(conversations[-1].run.tool_calls) == 4
 
 
 @pytest.mark.parametrize("units", [("conversation",), ("request", "conversation")])
-def test_a_request_that_became_more_makes_a_revision_of_its_conversation_and_one_that_did_not_makes_none(
+def test_a_conversation_is_revised_only_if_its_request_changed(
     units: Any,
 ) -> None:
-    kept, known = Kept(), RunRevisions()
+    kept, known = RecordingSink(), RunRevisions()
     pipeline = Pipeline(sinks=[kept], units=check_units(units))
-    spans = of_a_session(1, "search", "book")
+    spans = session_spans(1, "search", "book")
     there = frozenset(each.span_id for each in spans)
     pipeline.evaluate_spans(CompletedSpans("request", spans[:2], spans[0].span_id, unended=1, revisions=known))
     for _ in range(2):
         pipeline.evaluate_spans(RevisedSpans(spans[:2], spans, there, known))
-    said = [(each.revision, each.run.tools_used) for each in kept.evaluations if each.run.unit == "conversation"]
-    assert said == [(1, ("search",)), (2, ("search", "book"))]
+    conversations = [
+        (each.revision, each.run.tools_used) for each in kept.evaluations if each.run.unit == "conversation"
+    ]
+    assert conversations == [(1, ("search",)), (2, ("search", "book"))]
 
 
-def test_a_conversation_has_all_its_requests_whatever_the_sampling_says_of_these() -> None:
-    kept = Kept()
+def test_a_conversation_contains_all_its_requests_even_if_they_are_not_sampled() -> None:
+    kept = RecordingSink()
     sampling = Sampling(0, [SamplingRule(1, unit="conversation")])
     pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
     for number in (1, 2):
-        spans = of_a_session(number, "search")
+        spans = session_spans(number, "search")
         assert pipeline.evaluate_spans(CompletedSpans("request", spans, spans[0].span_id)) == []
     assert [(each.run.unit, len(each.run.tool_calls)) for each in kept.evaluations] == [
         ("conversation", 1),
@@ -266,24 +272,24 @@ def test_a_conversation_has_all_its_requests_whatever_the_sampling_says_of_these
     assert pipeline.sampled_out == 2
 
 
-def test_a_conversation_may_be_left_out_by_itself_and_counts_once() -> None:
-    kept = Kept()
+def test_a_conversation_that_is_not_sampled_is_counted_once_and_its_requests_are_scored() -> None:
+    kept = RecordingSink()
     sampling = Sampling(1, [SamplingRule(0, unit="conversation")])
     pipeline = Pipeline(sinks=[kept], units=["request", "conversation"], sampling=sampling)
     for number in (1, 2):
-        spans = of_a_session(number, "search")
+        spans = session_spans(number, "search")
         pipeline.evaluate_spans(CompletedSpans("request", spans, spans[0].span_id))
     assert [each.run.unit for each in kept.evaluations] == ["request", "request"]
     assert pipeline.sampled_out == 1
 
 
-def test_a_request_of_no_session_is_no_conversation() -> None:
-    kept = Kept()
+def test_a_request_without_a_session_yields_no_conversation() -> None:
+    kept = RecordingSink()
     Pipeline(sinks=[kept], units=["conversation"]).evaluate_spans(CompletedSpans("request", (agent(),)))
     assert kept.evaluations == []
 
 
-def test_of_very_many_sessions_and_requests_the_latest_are_kept() -> None:
+def test_only_the_latest_sessions_and_requests_are_kept() -> None:
     sessions = SessionRequests(max_sessions=2)
 
     def added(session: str, number: int) -> tuple[int, int]:
@@ -294,42 +300,42 @@ def test_of_very_many_sessions_and_requests_the_latest_are_kept() -> None:
         return len(conversation[0].tool_calls), conversation[1]
 
     assert [added("a", 1), added("b", 1), added("a", 2), added("c", 1)] == [(1, 1), (1, 1), (2, 2), (1, 1)]
-    assert added("b", 2) == (1, 1)  # it was idle for longest
+    assert added("b", 2) == (1, 1)  # it was idle longest and evicted
     for number in range(300):
         latest = added("d", number)
     assert latest == (200, 300)
 
 
 @pytest.mark.parametrize("units", [(), ("trace",), ("request", "requests")])
-def test_units_that_do_not_exist_are_refused(units: tuple[str, ...]) -> None:
+def test_unknown_units_are_rejected(units: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="units must be some of request, component, conversation, not "):
         check_units(units)
 
 
-def test_units_may_be_named_in_any_order_and_twice() -> None:
+def test_units_are_accepted_in_any_order_and_with_duplicates() -> None:
     assert check_units(["conversation", "request", "request"]) == ("request", "conversation")
 
 
 # --- goldens that change ----------------------------------------------------------------------------------------------
 
 
-def written(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     path.with_suffix(".new").write_text(text)
     path.with_suffix(".new").replace(path)
 
 
-def test_goldens_that_were_read_again_are_taken_up_with_the_next_run_and_told_to_the_sinks(tmp_path: Path) -> None:
+def test_reloaded_goldens_apply_to_the_next_run_and_are_passed_to_the_sinks(tmp_path: Path) -> None:
     path = tmp_path / "goldens.yaml"
-    written(path, "goldens: [{id: g, tools: [search]}]")
+    replace_file(path, "goldens: [{id: g, tools: [search]}]")
     source = ReloadingGoldens([path], interval=3_600)
-    plain, behind = Kept(), Kept()
+    plain, behind = RecordingSink(), RecordingSink()
     pipeline = Pipeline(source, sinks=[plain, BackgroundSink(behind), Raising()])
     assert plain.adopted == behind.adopted == [["g"]]
-    written(path, "goldens: [{id: g, tools: [search, book]}, {id: other, tools: []}]")
+    replace_file(path, "goldens: [{id: g, tools: [search, book]}, {id: other, tools: []}]")
     assert source.check_now()
     assert plain.adopted == [["g"]]
     root = agent(goldspan__golden__id="g")
-    with pytest.raises(OSError, match="disk full"):  # sinks fail aloud here
+    with pytest.raises(OSError, match="disk full"):  # strict mode raises errors of sinks
         pipeline.evaluate_spans(CompletedSpans("request", (root, model(answered=[says("Done.")], **inside(root)))))
     assert plain.adopted == behind.adopted == [["g"], ["g", "other"]]
     assert plain.evaluations[0].score("tool_recall").value == 0.0  # type: ignore[union-attr]
@@ -337,15 +343,15 @@ def test_goldens_that_were_read_again_are_taken_up_with_the_next_run_and_told_to
     pipeline.close()
 
 
-def test_goldens_that_cannot_be_used_are_counted_and_the_earlier_ones_stay(
+def test_invalid_reloaded_goldens_are_counted_and_the_previous_goldens_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, kept = tmp_path / "goldens.yaml", Kept()
-    written(path, "goldens: [{id: g, tools: [search]}]")
+    path, kept = tmp_path / "goldens.yaml", RecordingSink()
+    replace_file(path, "goldens: [{id: g, tools: [search]}]")
     source = ReloadingGoldens([path], interval=3_600)
     pipeline = Pipeline(source, sinks=[kept])
     for broken in ("goldens: [{id: g, tols: []}]", "goldens: [{id: new, tools: [], metrics: [no_such_metric]}]"):
-        written(path, broken)
+        replace_file(path, broken)
         source.check_now()
         for _ in range(2):
             pipeline.evaluate_spans(CompletedSpans("request", (agent(),)))
@@ -355,12 +361,12 @@ def test_goldens_that_cannot_be_used_are_counted_and_the_earlier_ones_stay(
     source.close()
 
 
-def test_a_sink_that_stumbles_over_goldens_is_counted_and_gets_evaluations_all_the_same(
+def test_a_sink_whose_adopt_fails_is_counted_and_still_receives_evaluations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
 
-    class Stumbling(Kept):
+    class Stumbling(RecordingSink):
         def adopt(self, goldens: Goldens) -> None:
             raise KeyError("search")
 
@@ -370,12 +376,12 @@ def test_a_sink_that_stumbles_over_goldens_is_counted_and_gets_evaluations_all_t
     assert _guard.failure_counts == {"pass goldens to Stumbling": 1}
 
 
-def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path) -> None:
-    path, kept = tmp_path / "goldens.yaml", Kept()
-    written(path, "goldens: [{id: g, tools: [search]}]")
+def test_concurrent_threads_adopt_reloaded_goldens_only_once(tmp_path: Path) -> None:
+    path, kept = tmp_path / "goldens.yaml", RecordingSink()
+    replace_file(path, "goldens: [{id: g, tools: [search]}]")
     source = ReloadingGoldens([path], interval=3_600)
     pipeline = Pipeline(source, sinks=[kept])
-    written(path, "goldens: [{id: h, tools: [search]}]")
+    replace_file(path, "goldens: [{id: h, tools: [search]}]")
     source.check_now()
     together = threading.Barrier(8)
 
@@ -393,7 +399,7 @@ def test_threads_that_find_new_goldens_at_once_take_them_up_once(tmp_path: Path)
     source.close()
 
 
-def test_what_was_seen_earlier_changes_nothing_that_another_thread_has_concluded_meanwhile() -> None:
+def test_an_outdated_revision_does_not_replace_a_newer_one_of_another_thread() -> None:
     pipeline, known = Pipeline(), RunRevisions()
     root = agent()
     tools = tool("search", **inside(root)), tool("book", **inside(root))
@@ -405,8 +411,8 @@ def test_what_was_seen_earlier_changes_nothing_that_another_thread_has_concluded
     assert pipeline.evaluate_spans(CompletedSpans("request", (root,), root.span_id, revisions=known)) == []
 
 
-class Meanwhile:
-    """A metric that takes so long that another thread concludes something of the same run while it is at it."""
+class ConcurrentMetric:
+    """A metric during which another thread evaluates the same run."""
 
     def __init__(self) -> None:
         self.what: Callable[[], object] | None = None
@@ -420,9 +426,9 @@ class Meanwhile:
         return 1.0
 
 
-def concluded_while_judging(slow_one: AssembledSpans, other: AssembledSpans) -> list[tuple[int, tuple[str, ...]]]:
+def released_during_evaluation(slow_one: AssembledSpans, other: AssembledSpans) -> list[tuple[int, tuple[str, ...]]]:
     """What the sinks receive if runs are evaluated while runs of the same trace are evaluated on another thread."""
-    kept, meanwhile = Kept(), Meanwhile()
+    kept, meanwhile = RecordingSink(), ConcurrentMetric()
     pipeline = Pipeline(GOLDENS, sinks=[kept], metrics=["tool_correctness", ("meanwhile", meanwhile)])
     meanwhile.what = lambda: pipeline.evaluate_spans(other)
     pipeline.evaluate_spans(slow_one)
@@ -430,31 +436,31 @@ def concluded_while_judging(slow_one: AssembledSpans, other: AssembledSpans) -> 
     return [(each.revision, each.run.tools_used) for each in kept.evaluations]
 
 
-def of_a_request() -> tuple[SpanRecord, SpanRecord, SpanRecord, frozenset[str]]:
+def request_spans() -> tuple[SpanRecord, SpanRecord, SpanRecord, frozenset[str]]:
     root = agent(goldspan__golden__id="g")
     search, book = tool("search", **inside(root)), tool("book", **inside(root))
     return root, search, book, frozenset(each.span_id for each in (root, search, book))
 
 
 @pytest.mark.parametrize("unended", [0, 1])
-def test_what_came_late_while_a_run_was_judged_is_all_that_is_given_out(unended: int) -> None:
-    (root, search, book, there), known = of_a_request(), RunRevisions()
+def test_only_the_newer_revision_is_released_if_it_arrives_during_the_evaluation(unended: int) -> None:
+    (root, search, book, there), known = request_spans(), RunRevisions()
     first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
     late = RevisedSpans((root, search), (root, search, book), there, known, sequence=1)
-    assert concluded_while_judging(first, late) == [(1, ("search", "book"))]
+    assert released_during_evaluation(first, late) == [(1, ("search", "book"))]
 
 
 @pytest.mark.parametrize("unended", [0, 1])
-def test_a_run_that_turns_out_the_same_while_it_is_judged_is_given_out_all_the_same(unended: int) -> None:
-    (root, search, _, there), known = of_a_request(), RunRevisions()
+def test_a_run_is_released_once_if_an_identical_revision_arrives_during_its_evaluation(unended: int) -> None:
+    (root, search, _, there), known = request_spans(), RunRevisions()
     first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
     late = RevisedSpans((root, search), (root, search), there, known, sequence=1)
-    assert concluded_while_judging(first, late) == [(1, ("search",))]
+    assert released_during_evaluation(first, late) == [(1, ("search",))]
 
 
 @pytest.mark.parametrize("unended", [0, 1])
-def test_a_run_that_is_given_out_while_more_of_it_is_judged_makes_that_the_next_revision(unended: int) -> None:
-    (root, search, book, there), known = of_a_request(), RunRevisions()
+def test_a_revision_gets_the_next_number_if_the_first_result_is_released_meanwhile(unended: int) -> None:
+    (root, search, book, there), known = request_spans(), RunRevisions()
     first = CompletedSpans("request", (root, search), root.span_id, unended=unended, revisions=known)
     late = RevisedSpans((root, search), (root, search, book), there, known, sequence=1)
-    assert concluded_while_judging(late, first) == [(1, ("search",)), (2, ("search", "book"))]
+    assert released_during_evaluation(late, first) == [(1, ("search",)), (2, ("search", "book"))]

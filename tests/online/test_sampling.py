@@ -1,4 +1,4 @@
-"""Which runs are scored: decided by the trace id, the same everywhere."""
+"""Sampling of runs: a deterministic decision by trace id."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ def _run(trace_id: int = 1 << 63, **fields: str) -> Run:
 
 
 @given(ids, rates, rates)
-def test_what_a_lower_rate_keeps_a_higher_one_keeps_as_well(trace_id: int, one: float, other: float) -> None:
+def test_a_run_sampled_at_a_lower_rate_is_also_sampled_at_a_higher_rate(
+    trace_id: int, one: float, other: float
+) -> None:
     lower, higher = sorted((one, other))
     assert Sampling(higher).should_sample(_run(trace_id)) >= Sampling(lower).should_sample(_run(trace_id))
 
 
 @given(ids, rates)
-def test_the_decision_is_that_of_opentelemetry(trace_id: int, rate: float) -> None:
+def test_the_decision_equals_that_of_the_opentelemetry_trace_id_sampler(trace_id: int, rate: float) -> None:
     sampled = TraceIdRatioBased(rate).should_sample(None, trace_id, "span").decision.is_sampled()
     assert Sampling(rate).should_sample(_run(trace_id)) == ExportSampling(rate).should_export(trace_id) == sampled
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.1, 0.5, 0.9, 1.0])
-def test_the_share_that_is_kept_is_the_rate(rate: float) -> None:
+def test_the_share_of_sampled_traces_equals_the_rate(rate: float) -> None:
     draw = random.Random(3)
     kept = sum(ExportSampling(rate).should_export(draw.getrandbits(128)) for _ in range(20_000))
     assert kept / 20_000 == pytest.approx(rate, abs=0.015)
@@ -41,7 +43,7 @@ def test_the_share_that_is_kept_is_the_rate(rate: float) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, 1.0])), max_size=5))
-def test_the_first_rule_that_matches_decides(given_rules: list[tuple[str | None, float]]) -> None:
+def test_the_first_matching_rule_decides(given_rules: list[tuple[str | None, float]]) -> None:
     rules = [SamplingRule(rate, agent=agent) for agent, rate in given_rules]
     expected = next((rate for agent, rate in given_rules if agent in (None, "a")), 1.0)
     assert Sampling(1.0, rules).should_sample(_run(agent="a")) == bool(expected)
@@ -51,32 +53,32 @@ def test_the_first_rule_that_matches_decides(given_rules: list[tuple[str | None,
     ("rule", "field"),
     [("agent", "agent"), ("service", "service"), ("environment", "environment"), ("golden", "golden_id")],
 )
-def test_a_rule_looks_at_each_thing_it_names(rule: str, field: str) -> None:
+def test_a_rule_matches_runs_by_each_of_its_fields(rule: str, field: str) -> None:
     sampling = Sampling(1.0, [SamplingRule(0.0, **{rule: "x"})])  # type: ignore[arg-type]
     assert not sampling.should_sample(_run(**{field: "x"}))
     assert sampling.should_sample(_run(**{field: "y"}))
     assert sampling.should_sample(_run())
 
 
-def test_a_rule_wants_everything_it_names() -> None:
+def test_a_rule_matches_only_if_all_its_fields_match() -> None:
     sampling = Sampling(1.0, [SamplingRule(0.0, agent="a", unit="component")])
     assert sampling.should_sample(_run(agent="a"))
     assert not sampling.should_sample(_run(agent="a", unit="component"))
 
 
-def test_a_run_without_a_trace_is_kept_unless_nothing_is() -> None:
+def test_a_run_without_a_trace_is_sampled_unless_the_rate_is_zero() -> None:
     assert Sampling(0.001).should_sample(Run("case-1"))
     assert not Sampling(0.0).should_sample(Run("case-1"))
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), True, "0.5", None])
-def test_a_rate_that_is_none_is_refused(rate: object) -> None:
+def test_an_invalid_rate_is_rejected(rate: object) -> None:
     for make in (Sampling, SamplingRule, ExportSampling):
         with pytest.raises(ConfigurationError, match="a number from 0 to 1"):
             make(rate)  # type: ignore[arg-type]
 
 
-def test_a_unit_that_does_not_exist_is_refused() -> None:
+def test_a_rule_with_an_unknown_unit_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="unit must be request, component or conversation, not 'trace'"):
         SamplingRule(1.0, unit="trace")
 
@@ -95,13 +97,13 @@ def test_a_unit_that_does_not_exist_is_refused() -> None:
         ("agent=urn:x:1", [SamplingRule(1.0, agent="urn:x")]),
     ],
 )  # fmt: skip
-def test_rules_are_read_from_text(text: str | None, rules: list[SamplingRule]) -> None:
+def test_rules_are_parsed_from_text(text: str | None, rules: list[SamplingRule]) -> None:
     sampling = parse_sampling("0.1", text)
     assert (sampling.rate, list(sampling.rules)) == (0.1, rules)
 
 
 @pytest.mark.parametrize("rate", [None, ""])
-def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
+def test_the_default_rate_is_one(rate: str | None) -> None:
     assert parse_sampling(rate).rate == 1.0
     assert parse_sampling(0.25).rate == 0.25
     assert parse_sampling(0).rate == 0.0
@@ -125,9 +127,7 @@ def test_everything_is_scored_where_nothing_is_said(rate: str | None) -> None:
         (None, "unit=trace:1", "sampling rule 'unit=trace:1': unit must be request"),
     ],
 )
-def test_text_that_cannot_be_read_is_refused_with_what_is_wrong(
-    rate: str | None, rules: str | None, complaint: str
-) -> None:
+def test_invalid_text_is_rejected_with_a_specific_message(rate: str | None, rules: str | None, complaint: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_sampling(rate, rules)
     assert complaint in str(caught.value)

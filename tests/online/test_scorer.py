@@ -1,4 +1,4 @@
-"""Spans of a live process in, evaluations and counts out."""
+"""`Scorer`: spans of a live process become evaluations and counts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ STITCHED = {
     "traceloop-cohere-retry",
     "traceloop-langgraph-js-parallel",
 }
-"""Requests that only their messages hold together: what is no longer in flight cannot be joined."""
+"""Requests joined only by their messages: ended spans cannot be joined live."""
 
 
 def _recorded() -> dict[str, Path]:
-    """Recordings whose spans say everything, by name."""
+    """Recordings that need no logs, by name."""
     found = [*(FIXTURES / "families").glob("*.pb.gz"), *(FIXTURES / "families").glob("*.jsonl.gz")]
     found += (FIXTURES / "captures").iterdir()
     logs = {path.name.partition(".")[0] for path in found if ".logs." in path.name}
@@ -43,7 +43,7 @@ RECORDED = _recorded()
 
 
 class Live:
-    """A scorer, what it says, and what it counts."""
+    """A scorer with its evaluations and counters."""
 
     def __init__(self, *, limits: Limits | None = None, **options: Any) -> None:
         self.meter = Meter()
@@ -92,7 +92,7 @@ def _depth(record: SpanRecord, by_id: dict[str, SpanRecord]) -> int:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_application_gives_the_same_runs_while_it_runs_as_from_its_file(name: str) -> None:
+def test_replayed_recordings_yield_the_same_runs_live_as_from_the_file(name: str) -> None:
     live, records = Live(units=("request",)), list(read_records([RECORDED[name]]))
     live.replay([record for record in records if isinstance(record, SpanRecord)])
     live.scorer.release_all()
@@ -102,8 +102,8 @@ def test_a_recorded_application_gives_the_same_runs_while_it_runs_as_from_its_fi
     assert counts == AssemblyCounts(late=counts.late)
 
 
-def handed_over() -> list[SpanRecord]:
-    """An agent beside the first one, to which that handed over."""
+def handoff_spans() -> list[SpanRecord]:
+    """Two sibling agents; the first hands over to the second."""
     root = span("workflow")
     first = agent("triage", **inside(root))
     asked = tool("search", **inside(first))
@@ -126,9 +126,9 @@ def handed_over() -> list[SpanRecord]:
         pytest.param({"sampling": Sampling(0)}, id="not sampled"),
     ],
 )
-def test_a_hand_off_is_seen_whatever_becomes_of_the_run(options: dict[str, Any]) -> None:
+def test_a_handoff_is_recognized_even_if_the_run_is_redacted_or_not_sampled(options: dict[str, Any]) -> None:
     seen: list[Run] = []
-    live, spans = Live(units=("request",), **options), handed_over()
+    live, spans = Live(units=("request",), **options), handoff_spans()
     conclude = live.pipeline.evaluate_spans
 
     def listening(assembled: Any, tell: Callable[[Run], object]) -> list[Evaluation]:
@@ -146,7 +146,7 @@ def test_a_hand_off_is_seen_whatever_becomes_of_the_run(options: dict[str, Any])
 # --- counters ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_did_not_come_as_it_should_is_counted_once() -> None:
+def test_each_dropped_or_irregular_span_is_counted_once() -> None:
     sampling = Sampling(1, [SamplingRule(0, agent="tester")])
     live = Live(limits=Limits(max_spans=4, settle=0), sampling=sampling)
     root = agent()
@@ -185,13 +185,13 @@ def test_what_did_not_come_as_it_should_is_counted_once() -> None:
     assert len(live.scorer) == 0
 
 
-def test_in_a_forked_child_everything_begins_anew() -> None:
+def test_reset_clears_all_state_for_a_forked_child() -> None:
     live = Live(units=("conversation",))
     request = agent(gen_ai__conversation__id="c")
     live.start(request)
     assert live.scorer.is_in_flight(int(request.trace_id, 16), int(request.span_id, 16))
     with live.scorer._lock, live.pipeline._reload_lock, live.pipeline._sessions._lock:  # type: ignore[union-attr]
-        live.scorer.reset()  # as in a child of a process in which other threads are in the middle of things
+        live.scorer.reset()  # as in a forked child whose parent held the locks
     assert not live.scorer.is_in_flight(int(request.trace_id, 16), int(request.span_id, 16))
     live.start(request)
     live.end(request)
@@ -201,15 +201,15 @@ def test_in_a_forked_child_everything_begins_anew() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_never_ends_is_scored_as_it_is_by_whoever_looks_at_deadlines() -> None:
+def test_a_run_that_never_ends_is_scored_when_its_deadline_is_checked() -> None:
     live = Live(limits=Limits(idle=0.2))
-    told = threading.Event()
-    live.submit = lambda evaluation: (live.evaluations.append(evaluation), told.set())  # type: ignore[method-assign,assignment,func-returns-value]
+    evaluated = threading.Event()
+    live.submit = lambda evaluation: (live.evaluations.append(evaluation), evaluated.set())  # type: ignore[method-assign,assignment,func-returns-value]
     worker: BackgroundWorker[SpanRecord] = BackgroundWorker(live.start, live.scorer.check_deadlines)
     request = agent()
     worker.put(request)
     worker.put(tool("search", **inside(request)))
-    assert told.wait(60)
+    assert evaluated.wait(60)
     (evaluation,) = live.evaluations
     assert (evaluation.run.tools_used, evaluation.run.health.unended) == (("search",), 2)
     for _ in range(6_000):

@@ -1,4 +1,4 @@
-"""What a judge says comes later, as a revision of its own, and never in the way of anything else."""
+"""Verdicts of the judge arrive later as revisions and block nothing."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ RUN = Run(
     available_tools=(ToolDefinition("search"), ToolDefinition("look_up")),
 )
 WAIT_MS = 60_000
-"""Until a test gives up on what ought to happen at once."""
+"""Timeout in milliseconds that is reached only if a test fails."""
 LATER = replace(RUN, tool_calls=(*RUN.tool_calls, ToolCall("look_up")))
 
 
-class Kept:
-    """A sink that keeps what it gets."""
+class RecordingSink:
+    """A sink that records evaluations."""
 
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
@@ -44,14 +44,14 @@ class Kept:
         self.evaluations.append(evaluation)
 
     @property
-    def told(self) -> list[tuple[int, float | None]]:
-        """The revisions, each with what the judge said."""
+    def revisions(self) -> list[tuple[int, float | None]]:
+        """The revisions, each with the score of the judge."""
         scores = [(each.revision, each.score("tool_selection")) for each in self.evaluations]
         return [(revision, score.value if score else None) for revision, score in scores]
 
 
-class Asked:
-    """Answers as a judge when it is let."""
+class ScriptedJudge:
+    """A scripted judge that answers once `let` is set."""
 
     def __init__(self, score: float = 0.5, *, waits: bool = False) -> None:
         self.questions: list[JudgePrompt] = []
@@ -70,7 +70,7 @@ class Asked:
 
 
 def judge_of(ask: Any, *, drain: float = WAIT_MS / 1000, **options: Any) -> Judge:
-    """A judge that is waited for as long as a slow machine takes."""
+    """A judge with a drain timeout that is long enough for slow machines."""
     return Judge(ask, drain_timeout=drain, **options)
 
 
@@ -87,12 +87,12 @@ def pipelines() -> Iterator[Any]:
         pipeline.close()
 
 
-def test_a_verdict_is_the_next_revision_with_nothing_else_changed(pipelines: Any) -> None:
-    kept, asked = Kept(), Asked(0.25)
+def test_a_judge_verdict_is_the_next_revision_and_changes_nothing_else(pipelines: Any) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge(0.25)
     pipeline = pipelines(judge_of(asked), kept)
     first = pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None), (2, 0.25)]
+    assert kept.revisions == [(1, None), (2, 0.25)]
     verdict = kept.evaluations[1]
     assert verdict.changes == ("tool_selection",)
     assert verdict.digest == first.digest
@@ -101,9 +101,9 @@ def test_a_verdict_is_the_next_revision_with_nothing_else_changed(pipelines: Any
     assert asked.threads == {"goldspan judge"}
 
 
-def test_what_the_model_says_in_its_own_words_is_in_no_reason(pipelines: Any) -> None:
-    kept = Kept()
-    pipeline = pipelines(judge_of(Asked(0.0), threshold=0.5), kept)
+def test_reasons_do_not_contain_the_words_of_the_model(pipelines: Any) -> None:
+    kept = RecordingSink()
+    pipeline = pipelines(judge_of(ScriptedJudge(0.0), threshold=0.5), kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     verdict = kept.evaluations[1]
@@ -116,71 +116,71 @@ def test_what_the_model_says_in_its_own_words_is_in_no_reason(pipelines: Any) ->
     assert verdict.passed is False
 
 
-def test_late_spans_and_verdicts_share_one_row_of_numbers(pipelines: Any) -> None:
-    kept, asked = Kept(), Asked()
+def test_late_spans_and_verdicts_share_one_sequence_of_revision_numbers(pipelines: Any) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge()
     pipeline = pipelines(judge_of(asked), kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
     revised = pipeline.evaluate_revision(
         LATER, (1, kept.evaluations[0].digest)
-    )  # whoever kept count knows of no verdict
+    )  # the caller does not know of the verdict
     assert revised is not None
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None), (2, 0.5), (3, None), (4, 0.5)]
+    assert kept.revisions == [(1, None), (2, 0.5), (3, None), (4, 0.5)]
     assert revised.revision == 3
 
 
-def test_a_verdict_about_what_was_before_is_thrown_away_and_counted(pipelines: Any) -> None:
-    kept, asked, meter = Kept(), Asked(waits=True), Meter()
+def test_a_verdict_about_an_outdated_revision_is_discarded_and_counted(pipelines: Any) -> None:
+    kept, asked, meter = RecordingSink(), ScriptedJudge(waits=True), Meter()
     judge = judge_of(asked, meter_provider=meter.provider)
     pipeline = pipelines(judge, kept)
     pipeline.evaluate_and_submit(RUN)
     pipeline.evaluate_revision(LATER, (1, kept.evaluations[0].digest))
     asked.let.set()
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None), (2, None), (3, 0.5)]
+    assert kept.revisions == [(1, None), (2, None), (3, 0.5)]
     assert judge.usage.outdated == 1
     assert meter.counts("goldspan.judge.outdated") == {(): 1}
 
 
-def test_runs_that_are_not_sampled_are_neither_asked_about_nor_renumbered(pipelines: Any) -> None:
-    kept, asked = Kept(), Asked()
+def test_runs_that_are_not_sampled_are_not_judged_and_keep_their_revision_numbers(pipelines: Any) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge()
     pipeline = pipelines(judge_of(asked, sampler=Sampling(0.0).should_sample), kept)
     pipeline.evaluate_and_submit(RUN)
     pipeline.evaluate_revision(LATER, (1, kept.evaluations[0].digest))
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None), (2, None)]
+    assert kept.revisions == [(1, None), (2, None)]
     assert asked.questions == []
 
 
 @pytest.mark.parametrize(
     "run", [replace(RUN, available_tools=()), replace(RUN, input=None)], ids=["no tools offered", "no request"]
 )
-def test_a_run_of_which_too_little_is_known_gets_no_revision(pipelines: Any, run: Run) -> None:
-    kept, asked = Kept(), Asked()
+def test_a_run_without_input_or_offered_tools_is_not_judged(pipelines: Any, run: Run) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge()
     judge = judge_of(asked)
     pipeline = pipelines(judge, kept)
     pipeline.evaluate_and_submit(run)
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None)]
+    assert kept.revisions == [(1, None)]
     assert (judge.usage.not_asked, judge.usage.requests) == (1, 0)
 
 
-def test_a_spent_budget_makes_no_revisions(pipelines: Any) -> None:
-    kept = Kept()
-    judge = judge_of(Asked(), budget=Budget(tokens=10))
+def test_a_spent_budget_creates_no_revision(pipelines: Any) -> None:
+    kept = RecordingSink()
+    judge = judge_of(ScriptedJudge(), budget=Budget(tokens=10))
     pipeline = pipelines(judge, kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None)]
+    assert kept.revisions == [(1, None)]
     assert judge.usage.over_budget == 1
 
 
-def test_a_judge_that_fails_is_an_error_in_a_score_and_changes_no_verdict(pipelines: Any) -> None:
+def test_a_failing_judge_yields_a_score_with_an_error_and_does_not_change_the_verdict(pipelines: Any) -> None:
     async def failing(question: JudgePrompt) -> Assessment:
         raise RuntimeError("secret")
 
-    kept = Kept()
+    kept = RecordingSink()
     pipeline = pipelines(judge_of(failing, combination="min", threshold=0.9), kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
@@ -193,8 +193,8 @@ def test_a_judge_that_fails_is_an_error_in_a_score_and_changes_no_verdict(pipeli
     assert verdict.score("tool_correctness") == kept.evaluations[0].score("tool_correctness")
 
 
-def test_submitting_never_waits_for_the_judge(pipelines: Any) -> None:
-    kept, asked = Kept(), Asked(waits=True)
+def test_submit_never_waits_for_the_judge(pipelines: Any) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge(waits=True)
     judge = judge_of(asked, max_queue=5, concurrency=2, drain=0.2)
     pipeline = pipelines(judge, kept)
     began = time.monotonic()
@@ -211,9 +211,9 @@ def test_submitting_never_waits_for_the_judge(pipelines: Any) -> None:
     asked.let.set()
 
 
-def test_what_is_submitted_after_the_end_is_dropped_and_counted(pipelines: Any) -> None:
-    judge = judge_of(Asked())
-    kept = Kept()
+def test_a_run_submitted_after_close_is_not_judged_and_is_counted_as_dropped(pipelines: Any) -> None:
+    judge = judge_of(ScriptedJudge())
+    kept = RecordingSink()
     pipeline = pipelines(judge, kept)
     pipeline.close()
     pipeline.evaluate_and_submit(RUN)
@@ -221,8 +221,8 @@ def test_what_is_submitted_after_the_end_is_dropped_and_counted(pipelines: Any) 
     assert len(kept.evaluations) == 1
 
 
-def test_a_redacted_evaluation_keeps_its_digest_and_nothing_hidden_is_asked(pipelines: Any) -> None:
-    kept, asked = Kept(), Asked()
+def test_the_judge_sees_only_the_redacted_evaluation_whose_digest_is_kept(pipelines: Any) -> None:
+    kept, asked = RecordingSink(), ScriptedJudge()
     pipeline = pipelines(judge_of(asked), kept, redact=sinks.ArgumentFilter())
     first = pipeline.evaluate_and_submit(RUN)
     assert first is not None
@@ -231,28 +231,28 @@ def test_a_redacted_evaluation_keeps_its_digest_and_nothing_hidden_is_asked(pipe
     assert [each.digest for each in kept.evaluations] == [first.digest] * 2
 
 
-def test_a_sink_that_fails_with_a_verdict_costs_the_others_nothing(
+def test_a_sink_that_fails_on_a_verdict_does_not_affect_other_sinks(
     pipelines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
 
-    class Failing(Kept):
+    class Failing(RecordingSink):
         def submit(self, evaluation: Evaluation) -> None:
             raise OSError("full")
 
-    kept = Kept()
-    pipeline = pipelines(judge_of(Asked()), Failing(), kept)
+    kept = RecordingSink()
+    pipeline = pipelines(judge_of(ScriptedJudge()), Failing(), kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert kept.told == [(1, None), (2, 0.5)]
+    assert kept.revisions == [(1, None), (2, 0.5)]
     assert sum(_guard.failure_counts.values()) == 2
 
 
-def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
-    """It is asked once a run: what were decided twice would be paid for and thrown away, or not asked about at all."""
-    kept = Kept()
-    said = iter([True, False] * 5)
-    judge = judge_of(Asked(), sampler=lambda _: next(said))
+def test_the_sampler_is_called_once_per_run(pipelines: Any) -> None:
+    """A second decision could discard a verdict that was paid for, or skip the run."""
+    kept = RecordingSink()
+    decisions = iter([True, False] * 5)
+    judge = judge_of(ScriptedJudge(), sampler=lambda _: next(decisions))
     pipeline = pipelines(judge, kept)
     for number in range(10):
         pipeline.evaluate_and_submit(replace(RUN, run_id=f"r{number}"))
@@ -262,18 +262,18 @@ def test_a_sample_may_be_left_to_chance(pipelines: Any) -> None:
     assert (judge.usage.judged, judge.usage.outdated) == (5, 0)
 
 
-def test_a_sample_that_fails_costs_the_verdict_alone(pipelines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_sampler_loses_only_the_verdict(pipelines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    kept, asked = Kept(), Asked()
+    kept, asked = RecordingSink(), ScriptedJudge()
     pipeline = pipelines(judge_of(asked, sampler=lambda _: 1 / 0 > 0), kept)
     pipeline.evaluate_and_submit(RUN)
     assert pipeline.flush_verdicts(WAIT_MS)
-    assert (kept.told, asked.questions) == ([(1, None)], [])
+    assert (kept.revisions, asked.questions) == ([(1, None)], [])
     assert _guard.failure_counts["decide whether a run is judged"] == 1
 
 
-def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) -> None:
-    asked = Asked(waits=True)
+def test_a_flush_waits_at_most_for_the_drain_timeout_of_the_judge(pipelines: Any) -> None:
+    asked = ScriptedJudge(waits=True)
     pipeline = pipelines(judge_of(asked, drain=0.1))
     pipeline.evaluate_and_submit(RUN)
     began = time.monotonic()
@@ -283,9 +283,9 @@ def test_flushing_waits_no_longer_than_the_judge_may_at_the_end(pipelines: Any) 
 
 
 @given(st.lists(st.sampled_from(["revised", "verdict"]), max_size=12))
-def test_no_number_is_given_twice_and_none_is_less_than_the_one_before(steps: list[str]) -> None:
+def test_revision_numbers_are_unique_and_increasing(steps: list[str]) -> None:
     numbers: list[int] = []
-    verdicts = JudgeRevisions(judge_of(Asked()), lambda each: numbers.append(each.revision))
+    verdicts = JudgeRevisions(judge_of(ScriptedJudge()), lambda each: numbers.append(each.revision))
     evaluation = evaluate(RUN, GOLDENS)
     base = 1
     latest = verdicts.assign_revision(evaluation, is_judged=True)
@@ -307,8 +307,8 @@ async def _answer(verdicts: JudgeRevisions, evaluation: Evaluation) -> None:
     verdicts._on_judged(replace(evaluation, scores=(*evaluation.scores, judged)))
 
 
-def test_the_thread_may_ask_for_what_would_wait_for_itself() -> None:
-    asked = Asked()
+def test_a_flush_on_the_judge_thread_returns_false_instead_of_a_deadlock() -> None:
+    asked = ScriptedJudge()
     answers: list[object] = []
     background = BackgroundJudge(judge_of(asked), lambda _: answers.append(background.force_flush(1000)))
     background.submit(evaluate(RUN, GOLDENS))
@@ -317,7 +317,9 @@ def test_the_thread_may_ask_for_what_would_wait_for_itself() -> None:
     assert answers == [False]
 
 
-def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_delivery_of_a_verdict_is_counted_and_the_next_is_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     got: list[Evaluation] = []
 
     def deliver(judged: Evaluation) -> None:
@@ -325,7 +327,7 @@ def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monk
         if len(got) == 1:
             raise ValueError("no")
 
-    background = BackgroundJudge(judge_of(Asked()), deliver)
+    background = BackgroundJudge(judge_of(ScriptedJudge()), deliver)
     for number in range(2):
         background.submit(evaluate(replace(RUN, run_id=str(number)), GOLDENS))
         assert background.force_flush(WAIT_MS)
@@ -336,8 +338,8 @@ def test_a_verdict_whose_delivery_raises_is_reported_and_the_next_one_comes(monk
 
 @forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_judges_for_itself_and_the_parent_goes_on() -> None:
-    kept, asked = Kept(), Asked(waits=True)
+def test_a_forked_child_has_its_own_judge_and_the_parent_continues() -> None:
+    kept, asked = RecordingSink(), ScriptedJudge(waits=True)
     pipeline = Pipeline(GOLDENS, sinks=[kept], judge=judge_of(asked))
     pipeline.evaluate_and_submit(RUN)
 
@@ -347,11 +349,11 @@ def test_a_forked_child_judges_for_itself_and_the_parent_goes_on() -> None:
         kept.evaluations.clear()
         pipeline.evaluate_and_submit(replace(RUN, run_id="child"))
         pipeline.flush_verdicts(WAIT_MS)
-        return kept.told == [(1, None), (2, 0.5)]
+        return kept.revisions == [(1, None), (2, 0.5)]
 
     child_did = fork(judges)
     asked.let.set()
     assert pipeline.flush_verdicts(WAIT_MS)
     assert child_did()
-    assert kept.told == [(1, None), (2, 0.5)]
+    assert kept.revisions == [(1, None), (2, 0.5)]
     pipeline.close()

@@ -1,4 +1,4 @@
-"""What is left to the background is done there, in order, whatever fails, and nothing is done twice."""
+"""`BackgroundWorker` processes items once and in order, even if some fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.forked_children import fork, forking
 
 
 class Work:
-    """Notes what is worked on, and waits where it is told to."""
+    """Records processed items, and blocks until `go` is set."""
 
     def __init__(self, max_queue: int = 1_000) -> None:
         self.done: list[int] = []
@@ -46,7 +46,7 @@ def work() -> Iterator[Work]:
 
 
 def until(condition: object) -> None:
-    """Wait until something holds that another thread brings about."""
+    """Wait until a condition holds that another thread fulfils."""
     for _ in range(3_000):
         if condition():  # type: ignore[operator]
             return
@@ -54,7 +54,7 @@ def until(condition: object) -> None:
     raise AssertionError("it never came to be")
 
 
-def test_items_are_done_in_order_without_anybody_waiting(work: Work) -> None:
+def test_items_are_processed_in_order_without_a_flush(work: Work) -> None:
     for number in range(100):
         assert work.worker.put(number)
     until(lambda: len(work.done) == 100)
@@ -63,7 +63,7 @@ def test_items_are_done_in_order_without_anybody_waiting(work: Work) -> None:
     until(lambda: work.worker.is_asleep)
 
 
-def test_a_flush_waits_for_what_was_put_before(work: Work) -> None:
+def test_a_flush_waits_for_all_earlier_items(work: Work) -> None:
     for number in range(10):
         work.worker.put(number)
     assert work.worker.flush(30)
@@ -71,7 +71,7 @@ def test_a_flush_waits_for_what_was_put_before(work: Work) -> None:
     assert len(work.worker) == 0
 
 
-def test_a_flush_that_takes_too_long_says_so(work: Work) -> None:
+def test_a_flush_returns_false_when_the_timeout_expires(work: Work) -> None:
     work.go.clear()
     work.worker.put(1)
     assert not work.worker.flush(0.01)
@@ -79,7 +79,7 @@ def test_a_flush_that_takes_too_long_says_so(work: Work) -> None:
     assert work.worker.flush(30)
 
 
-def test_a_full_queue_takes_nothing_more() -> None:
+def test_a_full_queue_rejects_further_items() -> None:
     work = Work(max_queue=2)
     work.go.clear()
     taken = [work.worker.put(number) for number in range(10)]
@@ -90,7 +90,7 @@ def test_a_full_queue_takes_nothing_more() -> None:
     assert work.done == [number for number, was_taken in enumerate(taken) if was_taken]
 
 
-def test_what_fails_is_counted_and_the_rest_is_done(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_item_is_counted_and_the_others_are_processed(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     for number in (1, -1, 2):
         work.worker.put(number)
@@ -99,7 +99,7 @@ def test_what_fails_is_counted_and_the_rest_is_done(work: Work, monkeypatch: pyt
     assert _guard.failure_counts["work in the background"] == 1
 
 
-def test_it_goes_on_looking_for_as_long_as_there_is_something_to_look_for(work: Work) -> None:
+def test_deadlines_are_checked_until_none_are_pending(work: Work) -> None:
     work.wants_more = True
     work.worker.wake()
     until(lambda: work.looked >= 3)
@@ -111,7 +111,7 @@ def test_it_goes_on_looking_for_as_long_as_there_is_something_to_look_for(work: 
     assert work.looked == seen
 
 
-def test_the_thread_yields_after_half_a_millisecond_of_work_and_not_after_every_item(
+def test_the_thread_yields_after_half_a_millisecond_of_work_not_after_every_item(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -130,7 +130,7 @@ def test_the_thread_yields_after_half_a_millisecond_of_work_and_not_after_every_
 
 
 class Clock:
-    """Takes the place of the module `time`."""
+    """Replaces the module `time`."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -144,7 +144,7 @@ class Clock:
         self.events.append("yield")
 
 
-def test_stopping_does_what_is_left_and_takes_nothing_more(work: Work) -> None:
+def test_stop_processes_the_remaining_items_and_rejects_new_ones(work: Work) -> None:
     work.go.clear()
     for number in range(5):
         work.worker.put(number)
@@ -157,8 +157,10 @@ def test_stopping_does_what_is_left_and_takes_nothing_more(work: Work) -> None:
     assert work.done == list(range(5))
 
 
-def test_without_a_thread_a_flush_does_the_work_itself(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert work.worker.flush(0)  # nothing was ever put
+def test_a_flush_processes_the_items_itself_if_no_thread_is_running(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert work.worker.flush(0)  # no item was put
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert work.worker.put(1)
     assert work.worker.flush(0)
@@ -166,18 +168,18 @@ def test_without_a_thread_a_flush_does_the_work_itself(work: Work, monkeypatch: 
 
 
 def refuse(thread: threading.Thread) -> None:
-    """What Python does where no thread can start any more."""
+    """Raises as Python does at interpreter shutdown."""
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
 
-def test_where_no_thread_can_start_any_more_stopping_does_the_work(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_processes_the_items_itself_if_no_thread_can_start(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert work.worker.put(1)
     work.worker.stop(30)
     assert work.done == [1]
 
 
-def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
+def test_a_flush_on_the_worker_thread_does_not_deadlock() -> None:
     flushed: list[bool] = []
 
     def work(item: int) -> None:
@@ -197,7 +199,7 @@ def test_a_flush_from_the_work_itself_does_not_wait_for_itself() -> None:
 
 @forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_begins_anew_with_a_thread_of_its_own(work: Work) -> None:
+def test_a_forked_child_starts_with_an_empty_queue_and_its_own_thread(work: Work) -> None:
     def begins_anew() -> bool:
         work.worker.reset()
         work.go = threading.Event()
@@ -214,15 +216,15 @@ def test_a_forked_child_begins_anew_with_a_thread_of_its_own(work: Work) -> None
     assert work.done == [1]
 
 
-def test_the_clock_stands_still_while_the_process_does() -> None:
+def test_the_clock_does_not_advance_while_the_process_is_suspended() -> None:
     readings = iter([100.0, 100.5, 101.0, 4_000.0, 4_000.5, 4_000.0])
     clock = AwakeClock(lambda: next(readings))
     assert [clock.now() for _ in range(5)] == [0.5, 1.0, 6.0, 6.5, 6.5]
 
 
-def test_who_waits_for_a_thread_that_is_stopped_meanwhile_is_not_left_waiting(work: Work) -> None:
+def test_a_flush_returns_if_the_worker_is_stopped_meanwhile(work: Work) -> None:
     class Stopping(deque[object]):
-        """Has the worker stopped between a look at its thread and what is left for it."""
+        """Stops the worker after `flush` checked its thread and before it queues its event."""
 
         def append(self, item: object) -> None:
             if isinstance(item, threading.Event):
@@ -237,7 +239,7 @@ def test_who_waits_for_a_thread_that_is_stopped_meanwhile_is_not_left_waiting(wo
     assert time.monotonic() - began < 30
 
 
-def test_who_waits_for_too_long_is_told(work: Work) -> None:
+def test_a_flush_longer_than_half_a_second_returns_false_at_its_timeout(work: Work) -> None:
     work.go.clear()
     work.worker.put(1)
     assert not work.worker.flush(0.6)
