@@ -1,4 +1,4 @@
-"""The real SDK for every test: providers set as an application sets them, and taken away again."""
+"""The real SDK for every test: global providers are reset before and after it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _forget_providers() -> None:
 
 @pytest.fixture
 def install() -> Install:
-    """Make a tracer provider with some processors the application's own."""
+    """Set a global tracer provider with the given processors."""
 
     def install(*processors: SpanProcessor, **options: Any) -> TracerProvider:
         provider = TracerProvider(**options)
@@ -62,6 +62,6 @@ def exported() -> Exported:
 
 @pytest.fixture
 def captured(exported: Exported, install: Install) -> Exported:
-    """An exporter that gets every span of the application."""
+    """An exporter that receives every span of the application."""
     install(exported.processor())
     return exported

@@ -1,4 +1,4 @@
-"""A program that is judged and simply ends: `judged_program.py URL FILE SECONDS`."""
+"""A judged program that ends without a shutdown: `judged_program.py URL FILE SECONDS`."""
 
 from __future__ import annotations
 

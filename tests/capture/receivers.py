@@ -1,4 +1,4 @@
-"""Real OTLP receivers on loopback, over HTTP and over gRPC, that keep what they are sent."""
+"""Real OTLP receivers on loopback, over HTTP and over gRPC, that record what they receive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REQUESTS = {
 
 
 class Received:
-    """Everything that arrived."""
+    """The telemetry that a receiver recorded."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
@@ -60,7 +60,7 @@ def _value(value: AnyValue) -> Any:
 
 @contextmanager
 def http_receiver() -> Iterator[tuple[str, Received]]:
-    """The end point, and what arrives at it."""
+    """Yield the endpoint and the telemetry that it receives."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,7 +88,7 @@ def http_receiver() -> Iterator[tuple[str, Received]]:
 
 @contextmanager
 def grpc_receiver() -> Iterator[tuple[str, Received]]:
-    """The end point, and what arrives at it."""
+    """Yield the endpoint and the telemetry that it receives."""
     received = Received()
 
     class Traces(trace_service_pb2_grpc.TraceServiceServicer):

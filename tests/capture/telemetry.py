@@ -1,4 +1,4 @@
-"""What reached the exporter, in words that tests can use."""
+"""Helpers that read exported spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Install = Callable[..., TracerProvider]
 
 
 class Exported:
-    """What reached the exporter."""
+    """The spans that reached the exporter."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()

@@ -1,4 +1,4 @@
-"""What a running program says of its work reaches its spans, and never gets in its way."""
+"""Annotations of a running program reach its spans and never raise."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from goldspan.model.value_matchers import (
 
 
 class Expecting(SpanProcessor):
-    """Puts on spans what is expected of them, as the scoring processor does."""
+    """Writes expectations to spans, as the scoring processor does."""
 
     def on_start(self, span: Span, parent_context: context.Context | None = None) -> None:
         if attributes := expected_attributes(parent_context, span.parent):
@@ -51,13 +51,13 @@ class Expecting(SpanProcessor):
 
 @pytest.fixture
 def expecting(exported: Exported, install: Install) -> Exported:
-    """An exporter of spans that have on them what is expected of them."""
+    """An exporter of spans with their expectations."""
     install(Expecting(), exported.processor())
     return exported
 
 
 def work(*names: str) -> None:
-    """Spans inside each other."""
+    """Create nested spans."""
     if names:
         with trace.get_tracer("app").start_as_current_span(names[0]):
             work(*names[1:])
@@ -70,7 +70,7 @@ def goldens_of(exported: Exported) -> dict[str, Any]:
 # --- update_current_span ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_the_current_span_is_on_it_and_read_back(captured: Exported) -> None:
+def test_update_current_span_writes_values_that_extraction_reads_back(captured: Exported) -> None:
     refund = ExpectedTool("refund", {"order": 7, "note": Regex(".*")})
 
     @goldspan.trace(kind="agent")
@@ -98,7 +98,7 @@ def test_what_is_said_of_the_current_span_is_on_it_and_read_back(captured: Expor
     assert run.metadata == {"tenant": "t1", "retries": 2, "paid": True, "tags": '["a","b"]'}
 
 
-def test_the_last_that_is_said_counts_and_what_is_left_out_stays(captured: Exported) -> None:
+def test_the_last_value_counts_and_omitted_values_are_kept(captured: Exported) -> None:
     with trace.get_tracer("app").start_as_current_span("work"):
         goldspan.update_current_span(input="one", golden="g1")
         goldspan.update_current_span(input="two")
@@ -106,7 +106,7 @@ def test_the_last_that_is_said_counts_and_what_is_left_out_stays(captured: Expor
     assert captured.attributes("work") == {"goldspan.input": "two", "goldspan.golden.id": "g1"}
 
 
-def test_a_component_says_what_tools_it_may_choose_from(captured: Exported) -> None:
+def test_a_component_can_declare_its_available_tools(captured: Exported) -> None:
     @goldspan.trace(kind="component")
     def route() -> None:
         goldspan.update_current_span(
@@ -120,13 +120,13 @@ def test_a_component_says_what_tools_it_may_choose_from(captured: Exported) -> N
     assert search.read_only is True
 
 
-def test_long_texts_are_cut_as_captured_ones_are(captured: Exported) -> None:
+def test_long_texts_are_truncated_like_captured_values(captured: Exported) -> None:
     with trace.get_tracer("app").start_as_current_span("work"):
         goldspan.update_current_span(output="x" * 100_000)
     assert captured.attributes("work")["goldspan.output"] == "x" * 32_768 + "…"
 
 
-def test_every_exporter_can_write_what_is_said(captured: Exported) -> None:
+def test_values_are_converted_to_a_form_that_every_exporter_can_write(captured: Exported) -> None:
     with trace.get_tracer("app").start_as_current_span("work"):
         goldspan.update_current_span(
             input="half a \ud83d",
@@ -142,7 +142,7 @@ def test_every_exporter_can_write_what_is_said(captured: Exported) -> None:
     }
 
 
-def test_without_a_span_that_records_nothing_happens_and_nothing_is_looked_at() -> None:
+def test_update_current_span_ignores_its_arguments_without_a_recording_span() -> None:
     class Untouchable:
         def __iter__(self) -> Iterator[Any]:
             raise AssertionError
@@ -160,7 +160,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_written_is_logged_once_and_left_out(
+def test_an_invalid_value_is_omitted_and_logged_once(
     what: str, captured: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("GOLDSPAN_STRICT")
@@ -175,7 +175,7 @@ def test_what_cannot_be_written_is_logged_once_and_left_out(
 
 
 @pytest.mark.parametrize(
-    ("write", "given", "told"),
+    ("write", "given", "message"),
     [
         (encode_expected_tools, "search", "expected tools must be a list, not 'search'"),
         (encode_expected_tools, [""], "an expected tool must be a name, a dictionary or an ExpectedTool, not ''"),
@@ -184,13 +184,13 @@ def test_what_cannot_be_written_is_logged_once_and_left_out(
         (encode_tool_definitions, [3], "an available tool must be a name, a dictionary or a ToolDefinition, not 3"),
     ],
 )
-def test_an_error_says_what_was_meant(write: Any, given: Any, told: str) -> None:
+def test_an_invalid_list_of_tools_raises_a_specific_error(write: Any, given: Any, message: str) -> None:
     with pytest.raises(goldspan.ConfigurationError) as raised:
         write(given)
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
-# --- expectations as words --------------------------------------------------------------------------------------------
+# --- encoded expectations ---------------------------------------------------------------------------------------------
 
 _data = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
@@ -234,7 +234,7 @@ _parallel = st.builds(Parallel, st.lists(_calls, min_size=1, max_size=2).map(tup
 
 
 def _alike(value: Any) -> Any:
-    """A value in which lists are lists, and data that are marked as data are what they mark."""
+    """A value with tuples as lists and without `Equal` around plain data."""
     if isinstance(value, Equal):
         return _alike(value.value)
     if isinstance(value, dict):
@@ -256,12 +256,12 @@ def _meaning(item: Any) -> Any:
 
 
 @given(st.lists(_calls | _any_of | _parallel, max_size=3))
-def test_what_is_written_of_expected_tools_means_the_same_when_it_is_read(expected: list[Any]) -> None:
+def test_encoded_expected_tools_are_parsed_to_an_equivalent_value(expected: list[Any]) -> None:
     written = json.loads(json.dumps(encode_expected_tools(expected)))
     assert list(map(_meaning, parse_expected_tools(written, "expected"))) == list(map(_meaning, expected))
 
 
-def test_dictionaries_may_hold_values_of_the_model() -> None:
+def test_dictionaries_of_expected_tools_can_contain_model_objects() -> None:
     given: list[Any] = [{"any_of": [ExpectedTool("a"), [{"name": "b", "arguments": {"n": OneOf((1, Anything()))}}]]}]
     assert encode_expected_tools(given) == [
         {"any_of": ["a", [{"name": "b", "arguments": {"n": {"one_of": [1, {"any": True}]}}}]]}
@@ -271,20 +271,20 @@ def test_dictionaries_may_hold_values_of_the_model() -> None:
 # --- expect -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_starts_inside_a_block_is_expected_so_its_outermost_spans_that_is(expecting: Exported) -> None:
+def test_expect_applies_to_the_outermost_spans_that_start_inside_its_block(expecting: Exported) -> None:
     work("before")
     with goldspan.expect("g1", tools=["search"], metadata={"tenant": "t1"}):
         work("outer", "inner", "innermost")
         work("again")
     work("after")
-    told = {"goldspan.golden.id": "g1", "goldspan.expected_tools": '["search"]', "goldspan.metadata.tenant": "t1"}
+    expected = {"goldspan.golden.id": "g1", "goldspan.expected_tools": '["search"]', "goldspan.metadata.tenant": "t1"}
     assert {span.name: dict(span.attributes or {}) for span in expecting.spans} == {
-        name: told if name in ("outer", "again") else {}
+        name: expected if name in ("outer", "again") else {}
         for name in ("before", "outer", "inner", "innermost", "again", "after")
     }
 
 
-def test_a_block_inside_a_span_is_for_what_starts_below_that_span(expecting: Exported) -> None:
+def test_expect_inside_a_span_applies_to_the_children_of_that_span(expecting: Exported) -> None:
     with trace.get_tracer("app").start_as_current_span("POST /chat"):
         with goldspan.expect("g1"):
             work("agent", "tool")
@@ -292,19 +292,19 @@ def test_a_block_inside_a_span_is_for_what_starts_below_that_span(expecting: Exp
     assert goldens_of(expecting) == {"POST /chat": None, "agent": "g1", "tool": None, "other": None}
 
 
-def test_blocks_inside_each_other_add_up_and_the_inner_one_counts(expecting: Exported) -> None:
+def test_nested_expect_blocks_are_merged_and_the_inner_block_takes_precedence(expecting: Exported) -> None:
     with goldspan.expect("g1", metadata={"tenant": "t1", "n": 1}):
         with goldspan.expect("g2", metadata={"n": 2}):
             work("both")
         with trace.get_tracer("app").start_as_current_span("outer"), goldspan.expect(tools=[]):
             work("inner")
-    told = {"goldspan.golden.id": "g2", "goldspan.metadata.tenant": "t1", "goldspan.metadata.n": 2}
-    assert expecting.attributes("both") == told
+    expected = {"goldspan.golden.id": "g2", "goldspan.metadata.tenant": "t1", "goldspan.metadata.n": 2}
+    assert expecting.attributes("both") == expected
     assert expecting.attributes("inner") == {"goldspan.expected_tools": "[]"}
     assert goldens_of(expecting)["outer"] == "g1"
 
 
-def test_a_root_of_its_own_inside_a_block_is_expected_so_too(expecting: Exported) -> None:
+def test_expect_applies_to_a_new_root_span_inside_its_block(expecting: Exported) -> None:
     with trace.get_tracer("app").start_as_current_span("outer"), goldspan.expect("g1"):
         own = trace.set_span_in_context(trace.INVALID_SPAN)
         trace.get_tracer("app").start_span("root", context=own).end()
@@ -312,14 +312,14 @@ def test_a_root_of_its_own_inside_a_block_is_expected_so_too(expecting: Exported
     assert goldens_of(expecting) == {"root": "g1", "elsewhere": None, "outer": None}
 
 
-def test_an_exception_passes_and_ends_the_block(expecting: Exported) -> None:
+def test_an_exception_propagates_and_ends_the_block(expecting: Exported) -> None:
     with pytest.raises(KeyError), goldspan.expect("g1"):
         raise KeyError
     work("after")
     assert goldens_of(expecting) == {"after": None}
 
 
-def test_one_block_may_be_entered_again_while_it_is_entered(expecting: Exported) -> None:
+def test_an_expect_block_is_reentrant(expecting: Exported) -> None:
     block = goldspan.expect("g1")
     with block, block:
         work("a")
@@ -327,7 +327,7 @@ def test_one_block_may_be_entered_again_while_it_is_entered(expecting: Exported)
     assert goldens_of(expecting) == {"a": "g1", "b": None}
 
 
-def test_threads_that_share_a_block_end_their_own_part_of_it(
+def test_threads_that_share_an_expect_object_enter_and_leave_it_independently(
     expecting: Exported, caplog: pytest.LogCaptureFixture
 ) -> None:
     block = goldspan.expect("g1")
@@ -354,7 +354,7 @@ def test_threads_that_share_a_block_end_their_own_part_of_it(
     assert not caplog.records
 
 
-def test_tasks_that_share_a_block_end_their_own_part_of_it(
+def test_tasks_that_share_an_expect_object_enter_and_leave_it_independently(
     expecting: Exported, caplog: pytest.LogCaptureFixture
 ) -> None:
     block = goldspan.expect("g1")
@@ -378,7 +378,7 @@ def test_tasks_that_share_a_block_end_their_own_part_of_it(
     assert not caplog.records
 
 
-def test_a_block_that_is_left_in_another_context_than_it_was_entered_in_changes_nothing_there(
+def test_leaving_a_block_in_another_context_does_not_change_that_context(
     expecting: Exported, caplog: pytest.LogCaptureFixture
 ) -> None:
     block = goldspan.expect("g1")
@@ -391,7 +391,7 @@ def test_a_block_that_is_left_in_another_context_than_it_was_entered_in_changes_
     assert not caplog.records
 
 
-def test_what_is_wrong_with_a_block_leaves_the_rest_of_it(
+def test_an_invalid_argument_of_expect_is_logged_and_the_others_apply(
     expecting: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("GOLDSPAN_STRICT")
@@ -401,7 +401,7 @@ def test_what_is_wrong_with_a_block_leaves_the_rest_of_it(
     assert "golden must be the id of a golden, not 7" in caplog.text
 
 
-def test_as_a_decorator_it_is_for_every_call(expecting: Exported) -> None:
+def test_expect_as_a_decorator_applies_to_every_call(expecting: Exported) -> None:
     @goldspan.expect("g1")
     def plain(name: str) -> str:
         """What it does."""
@@ -413,7 +413,7 @@ def test_as_a_decorator_it_is_for_every_call(expecting: Exported) -> None:
     assert goldens_of(expecting) == {"a": "g1", "b": "g1", "c": None}
 
 
-def test_as_a_decorator_it_is_for_methods_of_every_sort(expecting: Exported) -> None:
+def test_expect_decorates_instance_class_and_static_methods(expecting: Exported) -> None:
     class Suite:
         @goldspan.expect("g1")
         def plain(self, name: str) -> None:
@@ -435,7 +435,7 @@ def test_as_a_decorator_it_is_for_methods_of_every_sort(expecting: Exported) -> 
     assert goldens_of(expecting) == dict.fromkeys("abc", "g1")
 
 
-def test_a_function_that_calls_itself_is_expected_so_at_every_depth(expecting: Exported) -> None:
+def test_expect_on_a_recursive_function_applies_at_every_depth(expecting: Exported) -> None:
     @goldspan.expect("g1")
     def counted(number: int) -> None:
         if number:
@@ -448,22 +448,22 @@ def test_a_function_that_calls_itself_is_expected_so_at_every_depth(expecting: E
 
 
 @pytest.mark.parametrize(
-    ("decorated", "told"),
+    ("decorated", "message"),
     [
         (goldspan.expect, "the id of a golden, as in @goldspan.expect('refund'), or tools"),
         (goldspan.expect("g1"), "decorate the methods of a class"),
     ],
 )
-def test_a_decorator_that_would_keep_what_it_is_on_from_running_is_refused(decorated: Any, told: str) -> None:
+def test_expect_rejects_classes_and_use_without_arguments(decorated: Any, message: str) -> None:
     class Suite:
-        """Its tests would not be found any more."""
+        """A decorated class whose tests would not be collected."""
 
     with pytest.raises(goldspan.ConfigurationError) as raised:
         decorated(Suite)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_calls_of_coroutine_functions_at_the_same_time_do_not_mix(expecting: Exported) -> None:
+def test_concurrent_calls_of_coroutine_functions_do_not_interfere(expecting: Exported) -> None:
     @goldspan.expect("decorated")
     async def decorated(name: str) -> None:
         await asyncio.sleep(0)
@@ -483,7 +483,7 @@ def test_calls_of_coroutine_functions_at_the_same_time_do_not_mix(expecting: Exp
     assert goldens_of(expecting) == {"a": "decorated", "b": "decorated", "c": "c", "d": "d", **after}
 
 
-def test_a_decorated_function_may_be_called_from_many_threads(expecting: Exported) -> None:
+def test_a_function_decorated_with_expect_can_be_called_from_many_threads(expecting: Exported) -> None:
     barrier = threading.Barrier(4)
 
     @goldspan.expect("g1")
@@ -500,7 +500,7 @@ def test_a_decorated_function_may_be_called_from_many_threads(expecting: Exporte
     assert goldens_of(expecting) == dict.fromkeys("abcd", "g1")
 
 
-def test_a_generator_is_refused_since_its_consumer_is_outside() -> None:
+def test_expect_rejects_generator_functions() -> None:
     def plain() -> Iterator[int]:
         yield 1
 
@@ -512,7 +512,7 @@ def test_a_generator_is_refused_since_its_consumer_is_outside() -> None:
             goldspan.expect("g1")(function)
 
 
-def test_a_generator_is_expected_so_where_it_is_consumed(expecting: Exported) -> None:
+def test_expect_around_the_consumer_applies_to_a_generator(expecting: Exported) -> None:
     @goldspan.trace(kind="agent")
     def stream(question: str) -> Iterator[str]:
         work("step")
@@ -526,7 +526,7 @@ def test_a_generator_is_expected_so_where_it_is_consumed(expecting: Exported) ->
 # --- across services --------------------------------------------------------------------------------------------------
 
 
-def test_a_golden_travels_to_another_service_and_is_for_the_first_span_there(expecting: Exported) -> None:
+def test_a_golden_is_propagated_in_baggage_to_the_first_span_of_another_service(expecting: Exported) -> None:
     carrier: dict[str, str] = {}
     with goldspan.expect("refund 1", tools=["search"]), trace.get_tracer("app").start_as_current_span("client"):
         W3CBaggagePropagator().inject(carrier)
@@ -544,23 +544,27 @@ def test_a_golden_travels_to_another_service_and_is_for_the_first_span_there(exp
     assert "goldspan.expected_tools" not in expecting.attributes("server")
 
 
-def test_a_golden_that_any_program_puts_into_the_baggage_is_for_the_roots() -> None:
+def test_a_golden_id_in_the_baggage_applies_to_local_root_spans() -> None:
     carrying = baggage.set_baggage("goldspan.golden.id", "g1", context.Context())
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(1))
     local = SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1))
-    told = {"goldspan.golden.id": "g1"}
-    assert [expected_attributes(carrying, parent) for parent in (None, remote, local)] == [told, told, None]
+    golden_attribute = {"goldspan.golden.id": "g1"}
+    assert [expected_attributes(carrying, parent) for parent in (None, remote, local)] == [
+        golden_attribute,
+        golden_attribute,
+        None,
+    ]
     for odd in ("", 3, None):
         assert expected_attributes(baggage.set_baggage("goldspan.golden.id", odd, context.Context()), None) is None
 
 
-def test_where_nothing_is_expected_nothing_is_said() -> None:
+def test_without_expectations_there_are_no_attributes() -> None:
     parent = SpanContext(1, 2, is_remote=False)
     assert expected_attributes(None, None) is None
     assert expected_attributes(context.Context(), parent) is None
 
 
-def test_a_block_that_was_entered_in_a_remote_span_is_for_its_children() -> None:
+def test_expect_inside_a_remote_span_applies_to_its_children() -> None:
     remote = SpanContext(1, 2, is_remote=True, trace_flags=TraceFlags(1))
     token = context.attach(trace.set_span_in_context(NonRecordingSpan(remote)))
     try:

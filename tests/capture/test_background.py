@@ -1,4 +1,4 @@
-"""Scored by a thread of its own: the application leaves its spans there, and everything comes out as it would have."""
+"""Background scoring: the application queues spans, and the results are the same as without a thread."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def booking(question: str) -> str:
     return "done"
 
 
-class Kept:
-    """A sink that keeps what it gets, and the threads on which."""
+class RecordingSink:
+    """A sink that records evaluations and the threads that submit them."""
 
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
@@ -60,8 +60,8 @@ class Kept:
         self.evaluations.append(evaluation)
 
 
-def test_what_is_exported_in_batches_is_scored_in_the_background(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_spans_exported_in_batches_are_scored_on_the_background_thread(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
     install(processor)
     assert booking("A hotel!") == "done"
@@ -74,8 +74,10 @@ def test_what_is_exported_in_batches_is_scored_in_the_background(exported: Expor
 
 
 @pytest.mark.parametrize("background", [True, False, None])
-def test_where_it_is_done_may_be_chosen(exported: Exported, install: Install, background: bool | None) -> None:
-    kept = Kept()
+def test_background_scoring_can_be_enabled_and_disabled(
+    exported: Exported, install: Install, background: bool | None
+) -> None:
+    kept = RecordingSink()
     then = SimpleSpanProcessor(exported.exporter)
     processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], background=background)
     install(processor)
@@ -85,7 +87,7 @@ def test_where_it_is_done_may_be_chosen(exported: Exported, install: Install, ba
     assert exported.attributes("invoke_agent booking")["goldspan.passed"] is True
 
 
-def test_several_batches_together_are_in_the_background_and_one_of_them_that_is_none_is_not(exported: Exported) -> None:
+def test_scoring_is_in_the_background_only_if_all_downstream_processors_are_batching(exported: Exported) -> None:
     both = SynchronousMultiSpanProcessor()
     both.add_span_processor(BatchSpanProcessor(exported.exporter))
     for simple in (False, True):
@@ -96,8 +98,8 @@ def test_several_batches_together_are_in_the_background_and_one_of_them_that_is_
     processor.shutdown()
 
 
-def test_an_application_never_waits_for_a_slow_sink(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_the_application_never_waits_for_a_slow_sink(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     kept.waiting.clear()
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
     install(processor)
@@ -109,10 +111,10 @@ def test_an_application_never_waits_for_a_slow_sink(exported: Exported, install:
     assert len(kept.evaluations) == 20
 
 
-def test_what_is_too_much_is_exported_all_the_same_and_its_requests_are_not_scored(
+def test_spans_beyond_the_queue_limit_are_exported_and_their_requests_are_not_scored(
     exported: Exported, install: Install
 ) -> None:
-    kept = Kept()
+    kept = RecordingSink()
     kept.waiting.clear()
     then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
     processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], limits=Limits(max_queue=30))
@@ -131,11 +133,11 @@ def test_what_is_too_much_is_exported_all_the_same_and_its_requests_are_not_scor
     assert len(kept.evaluations) == scored + 1
 
 
-def test_a_request_of_which_only_a_part_was_taken_in_is_never_scored_however_much_follows_it(
+def test_a_request_that_was_queued_only_in_part_is_never_scored(
     exported: Exported, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("goldspan.online.scorer._MAX_SHED_TRACES", 3)
-    kept = Kept()
+    kept = RecordingSink()
     kept.waiting.clear()
     then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
     processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], limits=Limits(max_queue=33))
@@ -143,13 +145,13 @@ def test_a_request_of_which_only_a_part_was_taken_in_is_never_scored_however_muc
     for _ in range(100):
         booking("A hotel!")
     kept.waiting.set()
-    processor.shutdown()  # whatever is there is scored as it is
+    processor.shutdown()  # pending runs are scored unfinished
     assert {evaluation.run.tools_used for evaluation in kept.evaluations} == {("search", "book")}
     assert processor._scorer.counts.unscored == 300 - 3 * len(kept.evaluations)
 
 
-def test_the_last_requests_are_scored_before_a_shutdown(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_pending_and_unfinished_requests_are_scored_at_shutdown(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept]))
     booking("A hotel!")
     unended = trace.get_tracer("app").start_span("invoke_agent x", attributes={"gen_ai.operation.name": "invoke_agent"})
@@ -160,8 +162,8 @@ def test_the_last_requests_are_scored_before_a_shutdown(exported: Exported, inst
     unended.end()
 
 
-def test_late_spans_score_a_request_again(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_a_late_span_creates_a_revision_at_the_next_flush(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
     install(processor)
     agents: list[SpanContext] = []
@@ -181,8 +183,8 @@ def test_late_spans_score_a_request_again(exported: Exported, install: Install) 
     assert processor._scorer.counts == AssemblyCounts(late=1)
 
 
-def test_late_spans_score_a_request_again_by_themselves(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_a_late_span_creates_a_revision_without_a_flush(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept], limits=Limits(settle=0.05))
     install(processor)
     tracer = trace.get_tracer("app")
@@ -197,8 +199,8 @@ def test_late_spans_score_a_request_again_by_themselves(exported: Exported, inst
     assert [(one.revision, one.run.tools_used) for one in kept.evaluations] == [(1, ()), (2, ("book",))]
 
 
-def test_threads_that_serve_requests_at_once_get_each_its_own_verdict(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_requests_on_concurrent_threads_are_scored_separately(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept])
     install(processor)
 
@@ -217,15 +219,17 @@ def test_threads_that_serve_requests_at_once_get_each_its_own_verdict(exported: 
 
 
 class Raising(SpanProcessor):
-    """Fails to take what it is handed."""
+    """Raises in `on_end`."""
 
     def on_end(self, span: ReadableSpan) -> None:
         raise OSError("no room")
 
 
-def test_what_fails_behind_it_does_not_stop_the_background(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_downstream_processor_does_not_stop_background_scoring(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    kept = Kept()
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, then=Raising(), sinks=[kept], background=True)
     install(processor)
     for _ in range(3):
@@ -234,8 +238,8 @@ def test_what_fails_behind_it_does_not_stop_the_background(install: Install, mon
     assert len(kept.evaluations) == 3
 
 
-def test_without_a_processor_behind_it_only_the_sinks_are_told(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_results_reach_only_the_sinks_without_a_downstream_processor(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(GOLDENS, sinks=[kept], background=True)
     install(exported.processor(), processor)
     booking("A hotel!")
@@ -251,9 +255,9 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-exporter, told = InMemorySpanExporter(), []
+exporter, evaluations = InMemorySpanExporter(), []
 provider = TracerProvider()
-processor = goldspan.ScoringProcessor(then=exporter, sinks=[told.append])
+processor = goldspan.ScoringProcessor(then=exporter, sinks=[evaluations.append])
 provider.add_span_processor(processor)
 trace.set_tracer_provider(provider)
 
@@ -270,18 +274,18 @@ children = []
 for number in range(3):
     child = os.fork()
     if child == 0:
-        told.clear()
+        evaluations.clear()
         exporter.clear()
         for _ in range(5):
             agent(f"in child {number}")
         done = processor.force_flush()
-        fine = done and len(told) == 5 and {each.run.input for each in told} == {f"in child {number}"}
+        fine = done and len(evaluations) == 5 and {each.run.input for each in evaluations} == {f"in child {number}"}
         os._exit(0 if fine and len(exporter.get_finished_spans()) == 10 and len(processor._scorer) == 0 else 1)
     children.append(child)
 agent("in the parent, after")
 assert all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
 assert processor.force_flush()
-assert [each.run.input for each in told] == ["in the parent, before", "in the parent, after"]
+assert [each.run.input for each in evaluations] == ["in the parent, before", "in the parent, after"]
 print("fine")
 """
 
@@ -315,7 +319,7 @@ agent("the last thing that is asked")
 """
 
 
-def test_a_program_that_simply_ends_loses_nothing(tmp_path: Path) -> None:
+def test_a_program_that_ends_without_a_shutdown_loses_no_span_or_result(tmp_path: Path) -> None:
     program = tmp_path / "ending.py"
     program.write_text(ENDING)
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120, check=True)
@@ -358,10 +362,10 @@ if sys.argv[2] == "True":
 @pytest.mark.e2e
 @pytest.mark.parametrize("background", [True, False])
 @pytest.mark.parametrize("unended", [True, False])
-def test_the_last_results_are_not_lost_to_providers_that_were_made_later(
+def test_the_last_results_reach_providers_that_were_created_later(
     tmp_path: Path, background: bool, unended: bool
 ) -> None:
-    """What was made last is shut down first when a program ends."""
+    """At exit, providers are shut down in the reverse order of their creation."""
     program = tmp_path / "losing.py"
     program.write_text(LOSING)
     done = subprocess.run(
@@ -379,7 +383,7 @@ def test_the_last_results_are_not_lost_to_providers_that_were_made_later(
     assert done.stderr == ""
 
 
-def test_what_is_shut_down_is_not_finished_again_at_exit(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_that_was_shut_down_has_no_exit_handler(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[object] = []
     monkeypatch.setattr(atexit, "register", registered.append)
     monkeypatch.setattr(atexit, "unregister", registered.remove)
@@ -394,10 +398,10 @@ def test_what_is_shut_down_is_not_finished_again_at_exit(install: Install, monke
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_all_runs_are_scored_and_some_traces_are_exported_as_a_whole(install: Install, background: bool) -> None:
-    """What a lower rate exports, a higher one exports as well."""
+def test_export_sampling_exports_whole_traces_and_all_runs_are_scored(install: Install, background: bool) -> None:
+    """A trace exported at a lower rate is also exported at a higher rate."""
     exported = {rate: Exported() for rate in (0.0, 0.3, 0.7, 1.0)}
-    kept = {rate: Kept() for rate in exported}
+    kept = {rate: RecordingSink() for rate in exported}
     processors = [
         goldspan.ScoringProcessor(
             GOLDENS,
@@ -420,48 +424,50 @@ def test_all_runs_are_scored_and_some_traces_are_exported_as_a_whole(install: In
         assert sum("goldspan.passed" in (span.attributes or {}) for span in each.spans) == len(traces[rate])
 
 
-class Telling(SpanProcessor):
-    """Writes down what it is told."""
+class RecordingProcessor(SpanProcessor):
+    """Records the calls that it receives."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.told.append("start")
+        self.calls.append("start")
 
     def _on_ending(self, span: Span) -> None:
-        self.told.append("ending")
+        self.calls.append("ending")
 
     def on_end(self, span: ReadableSpan) -> None:
-        self.told.append("end")
+        self.calls.append("end")
 
     def force_flush(self, timeout_millis: int = 0) -> bool:
-        self.told.append("flush")
+        self.calls.append("flush")
         return True
 
     def shutdown(self) -> None:
-        self.told.append("shutdown")
+        self.calls.append("shutdown")
 
 
 @pytest.mark.parametrize(("rate", "heard"), [(0.0, []), (0.999999, ["start", "ending", "end"])])
-def test_what_is_not_exported_is_never_heard_of_behind(install: Install, rate: float, heard: list[str]) -> None:
-    then = Telling()
+def test_the_downstream_processor_receives_no_calls_for_spans_that_are_not_exported(
+    install: Install, rate: float, heard: list[str]
+) -> None:
+    then = RecordingProcessor()
     processor = goldspan.ScoringProcessor(then=then, sinks=[], export=ExportSampling(rate))
     provider = install(processor)
     search("Paris")
     assert processor.force_flush()
     provider.shutdown()
-    assert then.told == [*heard, "flush", "shutdown"]
+    assert then.calls == [*heard, "flush", "shutdown"]
 
 
-def test_exports_that_are_not_its_own_cannot_be_sampled() -> None:
+def test_export_sampling_without_a_downstream_exporter_is_rejected() -> None:
     with pytest.raises(goldspan.ConfigurationError, match="needs then="):
         goldspan.ScoringProcessor(export=ExportSampling(0.5))
 
 
 @pytest.mark.parametrize("behind", [True, False])
-def test_spans_stay_as_they_are_where_that_is_asked_for(exported: Exported, install: Install, behind: bool) -> None:
-    kept = Kept()
+def test_spans_are_unchanged_if_attributes_is_disabled(exported: Exported, install: Install, behind: bool) -> None:
+    kept = RecordingSink()
     then = exported.processor() if behind else None
     processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], attributes=False)
     install(processor) if behind else install(processor, exported.processor())
@@ -471,11 +477,11 @@ def test_spans_stay_as_they_are_where_that_is_asked_for(exported: Exported, inst
     assert not any(key.startswith("goldspan.") for span in exported.spans for key in span.attributes or {})
 
 
-def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
+def test_changed_golden_files_are_reloaded_and_invalid_ones_are_ignored(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    path, kept = tmp_path / "goldens.yaml", Kept()
+    path, kept = tmp_path / "goldens.yaml", RecordingSink()
 
     def write(text: str) -> None:
         path.with_suffix(".new").write_text(text)
@@ -498,8 +504,8 @@ def test_goldens_that_change_are_taken_up_and_broken_ones_are_not(
     assert [golden.id for golden in processor.goldens] == ["book"]
 
 
-def test_goldens_that_are_read_once_stay_as_they_are(exported: Exported, install: Install, tmp_path: Path) -> None:
-    path, kept = tmp_path / "goldens.yaml", Kept()
+def test_golden_files_are_not_reloaded_if_reload_is_none(exported: Exported, install: Install, tmp_path: Path) -> None:
+    path, kept = tmp_path / "goldens.yaml", RecordingSink()
     path.write_text("goldens: [{id: book, input: A hotel!, tools: [search, book]}]")
     processor = goldspan.ScoringProcessor(path, then=exported.processor(), sinks=[kept], reload=None)
     install(processor)
@@ -509,8 +515,8 @@ def test_goldens_that_are_read_once_stay_as_they_are(exported: Exported, install
     assert kept.evaluations[0].match is not None
 
 
-def test_what_goes_wrong_when_a_span_starts_stays_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_in_on_start_does_not_propagate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    then = Telling()
+    then = RecordingProcessor()
     goldspan.ScoringProcessor(then=then, sinks=[]).on_start(object())  # type: ignore[arg-type]
-    assert then.told == ["start"]
+    assert then.calls == ["start"]

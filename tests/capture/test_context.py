@@ -1,4 +1,4 @@
-"""What a request starts in threads, pools and tasks stays part of that request, and of no other."""
+"""Threads, pools and tasks that a request starts belong to that request only."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def in_threads(one: str, other: str) -> None:
 
 
 class Searching(threading.Thread):
-    """A thread whose class says what it does."""
+    """A thread that overrides `run`."""
 
     def __init__(self, query: str) -> None:
         super().__init__(daemon=True)
@@ -198,7 +198,9 @@ EACH_WAY = pytest.mark.parametrize("way", [pytest.param(way, id=way.__name__) fo
 
 @pytest.mark.usefixtures("carrying")
 @EACH_WAY
-def test_an_agent_keeps_both_its_tools(captured: Exported, way: Callable[[str, str], None]) -> None:
+def test_tool_spans_in_threads_and_tasks_are_in_the_trace_of_their_agent(
+    captured: Exported, way: Callable[[str, str], None]
+) -> None:
     goldspan.trace(kind="agent", name="agent")(way)("paris", "rome")
     assert len({span.context.trace_id for span in captured.spans}) == 1
     assert captured.one("invoke_agent agent").parent is None
@@ -208,7 +210,7 @@ def test_an_agent_keeps_both_its_tools(captured: Exported, way: Callable[[str, s
 
 
 @pytest.mark.usefixtures("carrying")
-def test_spans_of_other_instrumentations_keep_their_request_as_well(captured: Exported) -> None:
+def test_spans_of_other_instrumentations_in_pools_keep_their_parent(captured: Exported) -> None:
     tracer = trace.get_tracer("app")
 
     def tool(name: str) -> None:
@@ -221,12 +223,14 @@ def test_spans_of_other_instrumentations_keep_their_request_as_well(captured: Ex
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, id=way.__name__) for way in IN_THREADS])
-def test_python_by_itself_loses_them(captured: Exported, way: Callable[[str, str], None]) -> None:
+def test_tool_spans_in_threads_lose_their_trace_without_context_propagation(
+    captured: Exported, way: Callable[[str, str], None]
+) -> None:
     goldspan.trace(kind="agent", name="agent")(way)("paris", "rome")
     assert len({span.context.trace_id for span in captured.spans}) == 3
 
 
-def test_an_instrumentation_that_is_still_being_imported_is_not_at_work_yet(
+def test_a_partially_imported_threading_instrumentation_is_treated_as_inactive(
     captured: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = ModuleType("opentelemetry.instrumentation.threading")
@@ -236,15 +240,17 @@ def test_an_instrumentation_that_is_still_being_imported_is_not_at_work_yet(
     assert len({span.context.trace_id for span in captured.spans}) == 1
 
 
-def test_who_begins_while_the_last_one_ends_is_carried_for(captured: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_propagation_stays_active_if_a_new_owner_starts_while_the_last_one_stops(
+    captured: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Asker:
-        """Whoever needs it."""
+        """An owner of context propagation."""
 
     last, next_one, stop = Asker(), Asker(), threads._unpatch_threads
 
     def stop_slowly() -> None:
         beginning.start()
-        beginning.join(0.2)  # it would be done by then
+        beginning.join(0.2)  # without the lock it would be done by then
         stop()
 
     beginning = threading.Thread(target=threads.carry_context_for, args=(next_one,))
@@ -270,7 +276,7 @@ def _in_request(work: Callable[[], Any]) -> trace.SpanContext:
 
 @pytest.mark.usefixtures("carrying")
 @pytest.mark.parametrize("way", ["submit", "map", "run_in_executor"])
-def test_the_threads_of_a_pool_work_for_every_request_alike(captured: Exported, way: str) -> None:
+def test_pool_threads_use_the_context_of_the_request_that_submits_the_task(captured: Exported, way: str) -> None:
     seen: list[trace.SpanContext] = []
 
     def work(_: int) -> None:
@@ -295,8 +301,8 @@ def test_the_threads_of_a_pool_work_for_every_request_alike(captured: Exported, 
 
 
 @pytest.mark.usefixtures("carrying")
-def test_what_a_pool_does_when_a_task_is_done_belongs_to_no_request(captured: Exported) -> None:
-    """A pool of processes has a thread that calls back; the first request starts it."""
+def test_callbacks_of_a_process_pool_belong_to_no_request(captured: Exported) -> None:
+    """The first request starts the callback thread of a process pool."""
     seen: list[bool] = []
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         future = []
@@ -307,7 +313,7 @@ def test_what_a_pool_does_when_a_task_is_done_belongs_to_no_request(captured: Ex
 
 
 @pytest.mark.usefixtures("carrying")
-def test_another_thread_keeps_the_context_it_was_started_in_for_as_long_as_it_lives(captured: Exported) -> None:
+def test_a_thread_keeps_the_context_in_which_it_was_started(captured: Exported) -> None:
     ended, seen = threading.Event(), []
 
     def work() -> None:
@@ -322,7 +328,7 @@ def test_another_thread_keeps_the_context_it_was_started_in_for_as_long_as_it_li
 
 
 @pytest.mark.usefixtures("carrying")
-def test_a_thread_for_all_requests_can_be_started_without_a_context(captured: Exported) -> None:
+def test_a_thread_started_in_an_empty_context_belongs_to_no_request(captured: Exported) -> None:
     seen = []
     thread = threading.Thread(target=lambda: seen.append(trace.get_current_span().get_span_context().is_valid))
     _in_request(lambda: contextvars.Context().run(thread.start))
@@ -331,7 +337,7 @@ def test_a_thread_for_all_requests_can_be_started_without_a_context(captured: Ex
 
 
 @pytest.mark.usefixtures("carrying")
-def test_the_threads_of_the_sdk_are_in_no_request(install: Install, exported: Exported) -> None:
+def test_threads_of_the_sdk_belong_to_no_request(install: Install, exported: Exported) -> None:
     install()
     before = {*threading.enumerate()}
     made: list[BatchSpanProcessor] = []
@@ -346,7 +352,7 @@ def test_the_threads_of_the_sdk_are_in_no_request(install: Install, exported: Ex
 # --- switching it on and off ------------------------------------------------------------------------------------------
 
 
-def test_it_is_switched_on_once_and_off_again() -> None:
+def test_context_propagation_is_enabled_and_disabled_idempotently() -> None:
     carry_context_into_threads()
     first = (threading.Thread.start, ThreadPoolExecutor.submit)
     carry_context_into_threads()
@@ -356,7 +362,9 @@ def test_it_is_switched_on_once_and_off_again() -> None:
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
 
 
-def test_a_processor_carries_until_the_last_that_asked_for_it_is_gone(exported: Exported, install: Install) -> None:
+def test_context_propagation_is_active_until_the_last_processor_shuts_down(
+    exported: Exported, install: Install
+) -> None:
     first = goldspan.ScoringProcessor(then=exported.processor(), sinks=[])
     second = goldspan.ScoringProcessor(sinks=[])
     without = goldspan.ScoringProcessor(sinks=[], threads=False)
@@ -370,22 +378,22 @@ def test_a_processor_carries_until_the_last_that_asked_for_it_is_gone(exported: 
     assert (threading.Thread.start, ThreadPoolExecutor.submit) == (START, SUBMIT)
 
 
-def test_a_processor_that_is_told_to_leaves_threads_alone() -> None:
+def test_a_processor_with_threads_disabled_does_not_patch_threads() -> None:
     goldspan.ScoringProcessor(sinks=[], threads=False)
     assert threading.Thread.start is START
 
 
-def test_what_the_application_asked_for_outlives_every_processor() -> None:
+def test_propagation_enabled_by_the_application_survives_processor_shutdown() -> None:
     carry_context_into_threads()
     goldspan.ScoringProcessor(sinks=[]).shutdown()
     assert threading.Thread.start is not START
 
 
 @pytest.mark.parametrize("instrumented", [True, False])
-def test_an_instrumentation_of_the_applications_is_left_to_its_work(
+def test_threads_are_not_patched_if_a_threading_instrumentation_is_active(
     monkeypatch: pytest.MonkeyPatch, instrumented: bool
 ) -> None:
-    """In place of `opentelemetry-instrumentation-threading`, which takes only one version of the SDK."""
+    """Replaces `opentelemetry-instrumentation-threading`, which requires one version of the SDK."""
 
     class ThreadingInstrumentor:
         is_instrumented_by_opentelemetry = instrumented
@@ -397,7 +405,7 @@ def test_an_instrumentation_of_the_applications_is_left_to_its_work(
     assert (threading.Thread.start is START) == instrumented
 
 
-def test_what_somebody_wrapped_since_stays_and_does_nothing(
+def test_a_later_patch_of_thread_start_is_kept_when_propagation_is_disabled(
     captured: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_context_into_threads()
@@ -420,7 +428,7 @@ def test_what_somebody_wrapped_since_stays_and_does_nothing(
 
 
 @pytest.mark.usefixtures("carrying")
-def test_a_thread_that_cannot_be_started_is_as_it_was(captured: Exported) -> None:
+def test_a_thread_that_cannot_be_started_is_unchanged(captured: Exported) -> None:
     thread = threading.Thread(target=search, args=("a",))
     _in_request(thread.start)
     thread.join()
@@ -430,7 +438,7 @@ def test_a_thread_that_cannot_be_started_is_as_it_was(captured: Exported) -> Non
 
 
 @pytest.mark.usefixtures("carrying")
-def test_what_is_raised_in_a_pool_arrives_as_ever(captured: Exported) -> None:
+def test_an_exception_in_a_pool_task_is_raised_by_its_future(captured: Exported) -> None:
     def fail() -> None:
         raise KeyError("no rooms")
 
@@ -442,9 +450,9 @@ def test_what_is_raised_in_a_pool_arrives_as_ever(captured: Exported) -> None:
 
 
 @pytest.mark.usefixtures("carrying")
-def test_tasks_for_another_interpreter_are_left_alone(captured: Exported) -> None:
+def test_tasks_of_interpreter_pools_are_not_wrapped(captured: Exported) -> None:
     class Interpreters(ThreadPoolExecutor):
-        """As Python 3.14's `InterpreterPoolExecutor`, which pickles what it is given."""
+        """Like `InterpreterPoolExecutor` of Python 3.14, which pickles tasks."""
 
         __module__ = threads._INTERPRETERS
 
@@ -566,7 +574,7 @@ _kept: list[Any] = []
         )
     ],
 )
-def test_an_async_generator_ends_its_span_wherever_it_ends(
+def test_an_async_generator_ends_its_span_however_it_is_closed(
     captured: Exported, caplog: pytest.LogCaptureFixture, consume: Callable[[], Any]
 ) -> None:
     asyncio.run(consume())
@@ -579,7 +587,7 @@ def test_an_async_generator_ends_its_span_wherever_it_ends(
 
 
 def _step(coroutine: Any) -> None:
-    """As a loop takes the first step of a task, in a context of the task's own."""
+    """Run the first step of a coroutine in a copied context, as an event loop does."""
     contextvars.copy_context().run(coroutine.send, None)
 
 
@@ -591,7 +599,7 @@ def _step(coroutine: Any) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_what_nobody_waited_for_is_closed_without_a_word(
+def test_closing_an_unawaited_coroutine_ends_its_span_and_logs_nothing(
     captured: Exported, caplog: pytest.LogCaptureFixture, begin: Callable[[], Any]
 ) -> None:
     coroutine = begin()
@@ -604,11 +612,11 @@ def test_what_nobody_waited_for_is_closed_without_a_word(
     assert caplog.records == []
 
 
-def test_contexts_may_be_kept_in_another_way_than_opentelemetrys_own(
+def test_a_custom_runtime_context_of_opentelemetry_is_supported(
     captured: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stack(list[Context]):
-        """As a package may bring it and `OTEL_PYTHON_CONTEXT` may name it."""
+        """A runtime context as `OTEL_PYTHON_CONTEXT` can select."""
 
         def attach(self, context: Context) -> object:
             self.append(context)
@@ -628,7 +636,7 @@ def test_contexts_may_be_kept_in_another_way_than_opentelemetrys_own(
 
 
 @pytest.mark.parametrize("by", ["close", "the collector"])
-def test_a_generator_may_end_in_another_thread(captured: Exported, caplog: pytest.LogCaptureFixture, by: str) -> None:
+def test_a_generator_can_end_in_another_thread(captured: Exported, caplog: pytest.LogCaptureFixture, by: str) -> None:
     held = [stream()]
     next(held[0])
 
@@ -660,7 +668,7 @@ async def slow_tool(request: int, step: int) -> int:
 
 
 def plan(request: int) -> list[tuple[str, int]]:
-    """Which tools the request calls, in order: its own, and the same every time."""
+    """The tool calls of a request, in order, seeded by its number."""
     chance = random.Random(request)
     return [(chance.choice(["slow_tool", *(f"tool_{n}" for n in range(5))]), step) for step in range(2 + request % 6)]
 
@@ -705,7 +713,7 @@ def threaded_agent(question: str, pool: ThreadPoolExecutor) -> None:
 
 
 class Evaluations:
-    """A sink that keeps what it is given."""
+    """A sink that records evaluations."""
 
     def __init__(self) -> None:
         self.seen: list[Evaluation] = []
@@ -714,7 +722,7 @@ class Evaluations:
         self.seen.append(evaluation)
 
     def by_request(self) -> dict[int, list[list[tuple[str, Any]]]]:
-        """The calls of each run, by the request it is of."""
+        """The calls of each run, by request."""
         found = defaultdict(list)
         for evaluation in self.seen:
             calls = [(tool.name, tool.arguments) for tool in evaluation.run.tool_calls]
@@ -725,7 +733,9 @@ class Evaluations:
 @pytest.mark.e2e
 @pytest.mark.usefixtures("carrying")
 @pytest.mark.parametrize("exporting", [False, True], ids=["beside other processors", "before an exporter"])
-def test_every_run_of_16_threads_and_1000_tasks_is_exact(exported: Exported, install: Install, exporting: bool) -> None:
+def test_all_runs_of_16_threads_and_1000_tasks_have_exactly_their_tool_calls(
+    exported: Exported, install: Install, exporting: bool
+) -> None:
     sink = Evaluations()
     then = exported.exporter if exporting else None
     provider = install(goldspan.ScoringProcessor(sinks=[sink], then=then))

@@ -1,4 +1,4 @@
-"""Decorated functions run as before, and each call makes one ordinary GenAI span."""
+"""Decorated functions behave as before, and each call creates one GenAI span."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MESSAGES = [
 ]
 
 
-class Said(pydantic.BaseModel):
-    """A message of a user with the fields that LangChain's has."""
+class UserMessage(pydantic.BaseModel):
+    """A user message with the fields of LangChain's."""
 
     content: str
     type: str = "human"
@@ -54,7 +54,7 @@ async def book_hotel(name: str) -> dict[str, str]:
     return {"booked": name}
 
 
-def test_a_tool_is_an_execute_tool_span_with_its_arguments_and_result(captured: Exported) -> None:
+def test_a_tool_call_creates_an_execute_tool_span_with_arguments_and_result(captured: Exported) -> None:
     assert search_hotels("Paris", 1, 2, stars=4, pool=True) == HOTELS
     span = captured.one("execute_tool search_hotels")
     assert span.kind is SpanKind.INTERNAL
@@ -68,7 +68,7 @@ def test_a_tool_is_an_execute_tool_span_with_its_arguments_and_result(captured: 
     }
 
 
-def test_an_agent_is_an_invoke_agent_span_with_messages(captured: Exported) -> None:
+def test_an_agent_call_creates_an_invoke_agent_span_with_messages(captured: Exported) -> None:
     @goldspan.trace(kind="agent", name="concierge", golden="book-cheapest")
     def agent(user: int, question: str) -> str:
         return "Booked."
@@ -87,7 +87,7 @@ def test_an_agent_is_an_invoke_agent_span_with_messages(captured: Exported) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         pytest.param(((), {"user": "u1", "question": "Paris?"}), "Paris?", id="first text in the order of declaration"),
         pytest.param(((3, "u1"), {}), "u1", id="the first that is text"),
@@ -97,13 +97,13 @@ def test_an_agent_is_an_invoke_agent_span_with_messages(captured: Exported) -> N
         pytest.param((("Rome?",), {"messages": []}), "Rome?", id="no message yet"),
         pytest.param(((MESSAGES,), {}), "Paris?", id="messages by another name"),
         pytest.param((({"messages": MESSAGES, "step": 1},), {}), "Paris?", id="a state that holds messages"),
-        pytest.param((([Said(content="Oslo?")],), {}), "Oslo?", id="messages that are objects"),
+        pytest.param((([UserMessage(content="Oslo?")],), {}), "Oslo?", id="messages that are objects"),
         pytest.param((({"parts": [1]},), {}), '{"question":{"parts":[1]}}', id="nothing that anybody said"),
         pytest.param(((["x" * 40_000, {"content": ""}],), {}), '{"question": ["' + "x" * 32_753 + "…", id="too long"),
     ],
 )
-def test_the_input_of_an_agent_is_what_somebody_asked(
-    captured: Exported, arguments: tuple[tuple[Any, ...], dict[str, Any]], told: str
+def test_the_input_of_an_agent_is_the_user_message_or_first_text_argument(
+    captured: Exported, arguments: tuple[tuple[Any, ...], dict[str, Any]], expected: str
 ) -> None:
     @goldspan.trace(kind="agent")
     def agent(question: Any, user: Any = None, **rest: Any) -> None: ...
@@ -111,11 +111,11 @@ def test_the_input_of_an_agent_is_what_somebody_asked(
     args, kwargs = arguments
     agent(*args, **kwargs)
     (message,) = json.loads(captured.attributes("invoke_agent agent")["gen_ai.input.messages"])
-    assert message["parts"][0]["content"] == told
+    assert message["parts"][0]["content"] == expected
 
 
 @pytest.mark.parametrize("kind", ["agent", "component"])
-def test_what_was_called_with_nothing_has_no_input(captured: Exported, kind: Any) -> None:
+def test_a_call_without_arguments_has_no_input(captured: Exported, kind: Any) -> None:
     @goldspan.trace(kind=kind, name="idle")
     def idle() -> None: ...
 
@@ -124,7 +124,7 @@ def test_what_was_called_with_nothing_has_no_input(captured: Exported, kind: Any
     assert not [key for key in span.attributes or {} if "input" in key]
 
 
-def test_a_component_carries_its_name_input_and_output(captured: Exported) -> None:
+def test_a_component_span_has_its_name_input_and_output(captured: Exported) -> None:
     @goldspan.trace(kind="component", golden="rank")
     def ranking(query: str) -> dict[str, int]:
         return {"best": 1}
@@ -138,7 +138,7 @@ def test_a_component_carries_its_name_input_and_output(captured: Exported) -> No
     }
 
 
-def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
+def test_the_span_of_a_component_has_the_names_of_its_metrics(
     captured: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_registered", {})
@@ -158,7 +158,7 @@ def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         pytest.param({"metrics": ["tool_recall"]}, "only an agent or a component can have", id="of a tool"),
         pytest.param({"kind": "agent", "metrics": "tool_recall"}, "metrics must be a list", id="no list"),
@@ -166,12 +166,12 @@ def test_the_metrics_of_a_component_are_on_its_span_by_their_names(
         pytest.param({"kind": "agent", "metrics": [len]}, "not a registered metric", id="not registered"),
     ],
 )
-def test_wrong_metrics_are_refused_where_they_are_written(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(goldspan.ConfigurationError, match=told):
+def test_invalid_metrics_are_rejected_at_decoration(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(goldspan.ConfigurationError, match=message):
         goldspan.trace(**options)
 
 
-def test_content_stays_out_of_the_span_where_that_is_asked_for(captured: Exported) -> None:
+def test_arguments_and_results_are_not_captured_if_disabled(captured: Exported) -> None:
     @goldspan.trace(name="pay", capture_arguments=False, capture_result=False)
     def pay(card: str) -> str:
         return card
@@ -195,26 +195,26 @@ _INPUTS = {
 _SPANS = {"tool": "execute_tool pay", "agent": "invoke_agent pay", "component": "pay"}
 
 
-@pytest.mark.parametrize("said", [False, True])
-def test_only_the_arguments_that_are_named_are_captured(
-    captured: Exported, monkeypatch: pytest.MonkeyPatch, said: bool
+@pytest.mark.parametrize("from_environment", [False, True])
+def test_only_the_listed_arguments_are_captured(
+    captured: Exported, monkeypatch: pytest.MonkeyPatch, from_environment: bool
 ) -> None:
-    """Whether the decorator names them or the environment does."""
+    """The decorator or the environment lists them."""
     names = ["user", "codes", "more_of_it"]
-    if said:
+    if from_environment:
         monkeypatch.setenv("GOLDSPAN_CAPTURE_ARGUMENTS", ",".join(names))
-    pays = _pay() if said else _pay(capture_arguments=iter(names))
+    pays = _pay() if from_environment else _pay(capture_arguments=iter(names))
     for pay in pays.values():
         pay(7, "4111", 1, 2, note="4111", more_of_it="x", other="4111")
     attributes = {kind: captured.attributes(name) for kind, name in _SPANS.items()}
     assert json.loads(attributes["tool"][_INPUTS["tool"]]) == {"user": 7, "codes": [1, 2], "more_of_it": "x"}
     assert _INPUTS["agent"] not in attributes["agent"]
     assert _INPUTS["component"] not in attributes["component"]
-    assert ("4111" not in str(attributes)) is said  # names leave out results only where all is set in one place
+    assert ("4111" not in str(attributes)) is from_environment  # only names in the environment exclude results
 
 
 @pytest.mark.parametrize("kind", ["agent", "component"])
-def test_the_input_is_captured_where_the_parameter_that_holds_it_is_named(captured: Exported, kind: str) -> None:
+def test_the_input_is_captured_if_its_parameter_is_listed(captured: Exported, kind: str) -> None:
     _pay(capture_arguments=["card"])[kind](7, "4111", note="secret")
     written = captured.attributes(_SPANS[kind])[_INPUTS[kind]]
     assert "4111" in written
@@ -230,7 +230,7 @@ def test_the_input_is_captured_where_the_parameter_that_holds_it_is_named(captur
         pytest.param("tool", [], (), "{}", id="nothing is given"),
     ],
 )
-def test_an_input_of_which_nothing_may_be_captured_is_unknown_and_one_that_is_empty_is_empty(
+def test_an_uncaptured_input_is_unknown_and_an_empty_one_is_empty(
     captured: Exported, kind: Any, names: list[str], given: tuple[int, ...], written: str | None
 ) -> None:
     @goldspan.trace(kind=kind, name="pay", capture_arguments=names)
@@ -251,7 +251,7 @@ def test_an_input_of_which_nothing_may_be_captured_is_unknown_and_one_that_is_em
         pytest.param("on", {"capture_arguments": False, "capture_result": False}, False, False, id="on, but not here"),
     ],
 )
-def test_what_is_captured_is_said_in_one_place_where_the_decorator_does_not_say_it(
+def test_the_environment_variable_sets_the_default_for_captured_content(
     captured: Exported,
     monkeypatch: pytest.MonkeyPatch,
     text: str,
@@ -270,7 +270,7 @@ def test_what_is_captured_is_said_in_one_place_where_the_decorator_does_not_say_
 
 
 @pytest.mark.parametrize("names", ["city", 3, [3]], ids=str)
-def test_arguments_to_capture_that_are_no_list_of_names_are_refused(names: Any) -> None:
+def test_capture_arguments_rejects_values_that_are_not_lists_of_names(names: Any) -> None:
     with pytest.raises(goldspan.ConfigurationError, match="a list of names"):
         goldspan.trace(capture_arguments=names)
 
@@ -332,7 +332,7 @@ desk = Desk()
         pytest.param(lambda: goldspan.trace(functools.partial(_add, 0))(x=1), "_add", id="partial"),
     ],
 )
-def test_every_kind_of_callable_is_a_tool_without_its_receiver(
+def test_every_kind_of_callable_is_traced_without_its_receiver(
     captured: Exported, call: Callable[[], int], name: str
 ) -> None:
     assert call() == 1
@@ -350,7 +350,7 @@ def test_a_builtin_without_a_signature_can_be_a_tool(captured: Exported) -> None
     assert captured.attributes("execute_tool max")["gen_ai.tool.call.result"] == "2"
 
 
-def test_a_tool_may_call_an_argument_self(captured: Exported) -> None:
+def test_a_tool_can_have_an_argument_named_self(captured: Exported) -> None:
     def introduce(self: str) -> str:
         return self
 
@@ -358,7 +358,7 @@ def test_a_tool_may_call_an_argument_self(captured: Exported) -> None:
     assert captured.attributes("execute_tool introduce")["gen_ai.tool.call.arguments"] == '{"self":"me"}'
 
 
-def test_a_decorated_function_looks_like_the_one_it_wraps() -> None:
+def test_a_decorated_function_keeps_its_signature_name_docstring_and_kind() -> None:
     def tool(city: str, stars: int = 3) -> list[str]:
         """Find."""
 
@@ -398,7 +398,7 @@ class UnspeakableError(Exception):
         ),
     ],
 )
-def test_a_failure_is_on_the_span_and_reaches_the_caller_untouched(
+def test_an_exception_is_recorded_on_the_span_and_raised_unchanged(
     captured: Exported, error: Exception, kind: str, description: str
 ) -> None:
     @goldspan.trace
@@ -417,7 +417,7 @@ def test_a_failure_is_on_the_span_and_reaches_the_caller_untouched(
     assert "gen_ai.tool.call.result" not in (span.attributes or {})
 
 
-def test_an_exception_that_cannot_even_be_printed_is_still_a_failure(captured: Exported) -> None:
+def test_an_exception_whose_str_fails_is_recorded_as_an_error(captured: Exported) -> None:
     @goldspan.trace
     async def tool() -> None:
         raise UnspeakableError
@@ -429,13 +429,13 @@ def test_an_exception_that_cannot_even_be_printed_is_still_a_failure(captured: E
     assert str(span.status.description).endswith("UnspeakableError")
 
 
-def test_a_wrong_call_raises_as_without_the_decorator(captured: Exported) -> None:
+def test_a_call_with_wrong_arguments_raises_type_error(captured: Exported) -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         search_hotels()  # type: ignore[call-arg]
     assert captured.one("execute_tool search_hotels").status.status_code is StatusCode.ERROR
 
 
-def test_a_cancelled_call_neither_succeeded_nor_failed(captured: Exported) -> None:
+def test_a_cancelled_call_has_status_unset_and_no_result(captured: Exported) -> None:
     @goldspan.trace
     async def slow() -> str:
         await asyncio.sleep(60)
@@ -455,10 +455,10 @@ def test_a_cancelled_call_neither_succeeded_nor_failed(captured: Exported) -> No
     assert "gen_ai.tool.call.result" not in (span.attributes or {})
 
 
-# --- where spans hang -------------------------------------------------------------------------------------------------
+# --- parents of spans -------------------------------------------------------------------------------------------------
 
 
-def test_tools_hang_below_their_agent(captured: Exported) -> None:
+def test_tool_spans_are_children_of_the_span_of_their_agent(captured: Exported) -> None:
     @goldspan.trace(kind="agent")
     async def agent(question: str) -> None:
         search_hotels("Paris")
@@ -471,7 +471,7 @@ def test_tools_hang_below_their_agent(captured: Exported) -> None:
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_nothing_is_captured_where_instrumentation_is_suppressed(captured: Exported) -> None:
+def test_no_span_is_created_if_instrumentation_is_suppressed(captured: Exported) -> None:
     token = context.attach(context.set_value(context._SUPPRESS_INSTRUMENTATION_KEY, True))
     try:
         search_hotels("Paris")
@@ -487,24 +487,22 @@ def _numbers(n: int) -> Iterator[int]:
     yield from range(n)
 
 
-def test_without_a_provider_a_decorated_function_is_just_called() -> None:
+def test_a_decorated_function_works_without_a_tracer_provider() -> None:
     assert search_hotels("Paris") == HOTELS
     trace.set_tracer_provider(NoOpTracerProvider())
     assert search_hotels("Paris") == HOTELS
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_a_provider_set_after_the_first_call_is_taken_up(exported: Exported, install: Install) -> None:
+def test_a_provider_that_is_set_after_the_first_call_is_used(exported: Exported, install: Install) -> None:
     search_hotels("Paris")
     install(exported.processor())
     search_hotels("Rome")
     assert exported.names == ["execute_tool search_hotels"]
 
 
-def test_threads_that_call_a_function_for_the_first_time_at_once_lose_nothing(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What another thread is about to look up is neither taken for nothing nor waited for."""
+def test_concurrent_first_calls_of_a_function_lose_no_span(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread neither skips nor waits for a lookup in progress on another thread."""
 
     class Slow(TracerProvider):
         def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
@@ -525,18 +523,18 @@ def test_threads_that_call_a_function_for_the_first_time_at_once_lose_nothing(
     threads = [threading.Thread(target=find, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
-        time.sleep(0.01)  # each comes while the first are looking
+        time.sleep(0.01)  # each starts during the lookups of the first
     for thread in threads:
         thread.join()
-    told = [
+    captured_calls = [
         (span.attributes[semconv.TOOL_CALL_ARGUMENTS], span.attributes[semconv.TOOL_CALL_RESULT])
         for span in exported.spans
         if span.attributes
     ]
-    assert sorted(told) == [(f'{{"number":{number}}}', str(-number)) for number in range(8)]
+    assert sorted(captured_calls) == [(f'{{"number":{number}}}', str(-number)) for number in range(8)]
 
 
-def test_a_request_that_is_sampled_out_runs_all_the_same(exported: Exported, install: Install) -> None:
+def test_a_function_whose_span_is_not_sampled_still_runs(exported: Exported, install: Install) -> None:
     install(exported.processor(), sampler=ALWAYS_OFF)
     assert search_hotels("Paris") == HOTELS
     assert exported.names == []
@@ -564,7 +562,7 @@ async def acount(n: int) -> AsyncIterator[Any]:
         yield _current()
 
 
-def test_a_generators_span_is_current_for_its_body_and_for_nobody_else(captured: Exported) -> None:
+def test_the_span_of_a_generator_is_current_only_in_its_body(captured: Exported) -> None:
     seen = [(item, _current()) for item in count(2)]
     assert seen == [("execute_tool count", "nothing")] * 2
     *tools, root = captured.spans
@@ -572,7 +570,7 @@ def test_a_generators_span_is_current_for_its_body_and_for_nobody_else(captured:
     assert (root.attributes or {})["gen_ai.tool.call.result"] == '["execute_tool count","execute_tool count"]'
 
 
-def test_an_async_generators_span_is_current_for_its_body_and_for_nobody_else(captured: Exported) -> None:
+def test_the_span_of_an_async_generator_is_current_only_in_its_body(captured: Exported) -> None:
     async def consume() -> list[tuple[str, str]]:
         return [(item, _current()) async for item in acount(2)]
 
@@ -581,7 +579,7 @@ def test_an_async_generators_span_is_current_for_its_body_and_for_nobody_else(ca
     assert {span.context.trace_id for span in captured.spans} == {captured.spans[0].context.trace_id}
 
 
-def test_a_span_that_the_body_keeps_open_across_steps_stays_its_own(captured: Exported) -> None:
+def test_a_span_that_a_generator_keeps_open_is_current_only_in_its_body(captured: Exported) -> None:
     @goldspan.trace
     def body() -> Iterator[str]:
         with trace.get_tracer("app").start_as_current_span("inner"):
@@ -596,7 +594,7 @@ def test_a_span_that_the_body_keeps_open_across_steps_stays_its_own(captured: Ex
     ]
 
 
-def test_a_generator_keeps_the_whole_protocol_of_generators(captured: Exported) -> None:
+def test_a_decorated_generator_supports_send_throw_and_return(captured: Exported) -> None:
     @goldspan.trace
     def echo() -> Any:
         got = None
@@ -617,7 +615,7 @@ def test_a_generator_keeps_the_whole_protocol_of_generators(captured: Exported) 
     assert captured.attributes("execute_tool echo")["gen_ai.tool.call.result"] == """[null,"a","KeyError('k')"]"""
 
 
-def test_an_async_generator_keeps_the_whole_protocol_of_async_generators(captured: Exported) -> None:
+def test_a_decorated_async_generator_supports_asend_and_athrow(captured: Exported) -> None:
     @goldspan.trace
     async def echo() -> Any:
         got = None
@@ -640,7 +638,7 @@ def test_an_async_generator_keeps_the_whole_protocol_of_async_generators(capture
 
 
 @pytest.mark.e2e
-def test_a_generator_that_nobody_reads_to_the_end_still_ends_its_span(captured: Exported) -> None:
+def test_a_generator_that_is_not_exhausted_ends_its_span(captured: Exported) -> None:
     closed = count(3)
     next(closed)
     closed.close()
@@ -658,7 +656,7 @@ def test_a_generator_that_nobody_reads_to_the_end_still_ends_its_span(captured: 
     assert _current() == "nothing"
 
 
-def test_an_async_generator_may_be_closed_from_another_task(
+def test_an_async_generator_can_be_closed_from_another_task(
     captured: Exported, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def consume() -> None:
@@ -674,7 +672,7 @@ def test_an_async_generator_may_be_closed_from_another_task(
     assert caplog.records == []
 
 
-def test_an_async_generator_left_by_break_still_ends_its_span(captured: Exported) -> None:
+def test_an_async_generator_left_by_break_ends_its_span(captured: Exported) -> None:
     async def consume() -> None:
         async for _ in acount(3):
             break
@@ -686,7 +684,7 @@ def test_an_async_generator_left_by_break_still_ends_its_span(captured: Exported
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_generator_that_fails_halfway_is_a_failed_tool(captured: Exported, asynchronous: bool) -> None:
+def test_a_generator_that_raises_halfway_is_recorded_as_an_error(captured: Exported, asynchronous: bool) -> None:
     @goldspan.trace(name="tool")
     def plain() -> Iterator[int]:
         yield 1
@@ -705,7 +703,7 @@ def test_a_generator_that_fails_halfway_is_a_failed_tool(captured: Exported, asy
     assert captured.one("execute_tool tool").status.description == "ValueError: cut off"
 
 
-def test_a_generator_that_fails_while_closing_is_a_failed_tool(captured: Exported) -> None:
+def test_a_generator_that_raises_in_close_is_recorded_as_an_error(captured: Exported) -> None:
     @goldspan.trace
     def stubborn() -> Iterator[int]:
         try:
@@ -720,7 +718,7 @@ def test_a_generator_that_fails_while_closing_is_a_failed_tool(captured: Exporte
     assert captured.one("execute_tool stubborn").status.status_code is StatusCode.ERROR
 
 
-def test_an_agent_that_streams_text_answers_with_the_whole_text(captured: Exported) -> None:
+def test_the_output_of_an_agent_that_streams_text_is_the_whole_text(captured: Exported) -> None:
     @goldspan.trace(kind="agent")
     async def agent(question: str) -> AsyncIterator[str]:
         for word in ("All ", "done", "."):
@@ -735,7 +733,7 @@ def test_an_agent_that_streams_text_answers_with_the_whole_text(captured: Export
     assert message["parts"][0]["content"] == "All done."
 
 
-# --- wrong use --------------------------------------------------------------------------------------------------------
+# --- invalid use ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -749,6 +747,6 @@ def test_an_agent_that_streams_text_answers_with_the_whole_text(captured: Export
         pytest.param(lambda: goldspan.trace(kind="agent")(3), "not 3", id="not callable"),  # type: ignore[type-var]
     ],
 )
-def test_wrong_use_is_told_at_decoration(use: Callable[[], object], message: str) -> None:
+def test_invalid_use_of_the_decorator_raises_at_decoration(use: Callable[[], object], message: str) -> None:
     with pytest.raises(goldspan.ConfigurationError, match=message):
         use()

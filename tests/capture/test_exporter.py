@@ -1,4 +1,4 @@
-"""Ended spans in batches, put back into whole trees."""
+"""`TraceReassembler` puts batches of ended spans back into trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goldspan.online import Limits
 
 
 def span(name: str, parent: str | None = None, *, trace: int = 1, remote: bool = False) -> ReadableSpan:
-    """A span whose id is that of its name."""
+    """A span whose id is derived from its name."""
     over = SpanContext(trace, _id(parent), remote) if parent else None
     return ReadableSpan(name, SpanContext(trace, _id(name), False), over)
 
@@ -28,7 +28,7 @@ def names(trees: Iterable[Iterable[ReadableSpan]]) -> list[list[str]]:
     return [[one.name for one in tree] for tree in trees]
 
 
-def test_children_wait_for_their_root_and_come_out_behind_their_parents() -> None:
+def test_children_wait_for_their_root_and_follow_their_parents() -> None:
     gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("grandchild", "child")], 0)) == []
     assert names(gathering.add([span("child", "root")], 1)) == []
@@ -37,26 +37,26 @@ def test_children_wait_for_their_root_and_come_out_behind_their_parents() -> Non
     assert len(gathering) == 0
 
 
-def test_a_parent_in_another_process_is_not_waited_for() -> None:
+def test_a_span_with_a_remote_parent_is_released_as_a_root() -> None:
     gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("tool", "root"), span("root", "caller", remote=True)], 0)) == [["root", "tool"]]
 
 
-def test_of_two_requests_in_one_trace_each_comes_out_with_its_own_root() -> None:
+def test_two_requests_in_one_trace_are_released_each_with_its_own_root() -> None:
     gathering = TraceReassembler(Limits())
     batch = [span("a1", "a"), span("b1", "b"), span("a", "caller", remote=True)]
     assert names(gathering.add(batch, 0)) == [["a", "a1"]]
     assert names(gathering.add([span("b", "caller", remote=True)], 1)) == [["b", "b1"]]
 
 
-def test_what_comes_after_its_tree_does_not_wait() -> None:
+def test_a_span_that_arrives_after_its_tree_is_released_immediately() -> None:
     gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("root")], 0)) == [["root"]]
     assert names(gathering.add([span("late", "root")], 1)) == [["late"]]
     assert names(gathering.add([span("later", "late")], 2)) == [["later"]]
 
 
-def test_a_tree_without_its_root_comes_out_when_it_has_been_idle_for_long() -> None:
+def test_a_tree_without_its_root_is_released_after_the_idle_time() -> None:
     gathering = TraceReassembler(Limits(idle=10))
     assert names(gathering.add([span("b", "lost"), span("c", "b")], 0)) == []
     assert names(gathering.add([span("other", "else", trace=2)], 9)) == []
@@ -64,13 +64,13 @@ def test_a_tree_without_its_root_comes_out_when_it_has_been_idle_for_long() -> N
     assert names(gathering.release_all()) == [["other"]]
 
 
-def test_more_than_so_many_do_not_wait() -> None:
+def test_waiting_spans_are_released_at_the_span_limit() -> None:
     gathering = TraceReassembler(Limits(max_spans=2))
     batch = [span("a", "lost"), span("b", "lost", trace=2), span("c", "lost", trace=2)]
     assert names(gathering.add(batch, 0)) == [["a"]]
 
 
-def test_spans_that_are_each_others_parents_come_out_too() -> None:
+def test_spans_with_cyclic_parents_are_released_at_the_end() -> None:
     gathering = TraceReassembler(Limits())
     assert names(gathering.add([span("a", "b"), span("b", "a")], 0)) == []
     assert names(gathering.release_all()) == [["a", "b"]]
@@ -80,7 +80,7 @@ PARENTS = {"root": None, "a": "root", "b": "a", "c": "a", "d": "c", "orphan": "l
 
 
 @given(st.permutations(sorted(PARENTS)), st.lists(st.integers(0, len(PARENTS)), max_size=4))
-def test_whatever_the_order_and_the_batches_every_span_comes_out_once_and_after_its_parent(
+def test_every_span_is_released_once_and_after_its_parent_for_any_order_and_batches(
     order: list[str], cuts: list[int]
 ) -> None:
     gathering = TraceReassembler(Limits())

@@ -1,4 +1,4 @@
-"""A judge beside a live agent: asked over HTTP on a thread of its own, and never in the agent's way."""
+"""A judge of a live agent: called over HTTP on its own thread, without blocking the agent."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def agent(question: str, *, available: tuple[str, ...] = ("search", "look_up")) 
     return search(question)
 
 
-class Kept:
-    """A sink that keeps what it gets."""
+class RecordingSink:
+    """A sink that records evaluations."""
 
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
@@ -47,18 +47,20 @@ class Kept:
         self.evaluations.append(evaluation)
 
     def selections(self) -> list[tuple[int, Any]]:
-        """The revisions with what the judge said, as far as it said anything."""
+        """The revisions that have a score of the judge, with that score."""
         found = [(each.revision, each.score("tool_selection")) for each in self.evaluations]
         return [(revision, score.value) for revision, score in found if score is not None]
 
 
 def judge_at(url: str, **options: Any) -> Judge:
-    """A judge that is waited for as long as a slow machine takes."""
+    """A judge with a drain timeout that is long enough for slow machines."""
     return Judge(ModelEndpoint("tiny", base_url=url, api_key=KEY), **{"drain_timeout": 60.0} | options)
 
 
-def test_the_verdict_comes_after_the_agent_and_its_span_have_gone(exported: Exported, install: Install) -> None:
-    kept, gone = Kept(), threading.Event()
+def test_the_verdict_of_the_judge_arrives_after_the_span_of_the_agent_was_exported(
+    exported: Exported, install: Install
+) -> None:
+    kept, gone = RecordingSink(), threading.Event()
 
     def answer(*_: object) -> Reply:
         assert gone.wait(60)
@@ -81,8 +83,8 @@ def test_the_verdict_comes_after_the_agent_and_its_span_have_gone(exported: Expo
     assert "find it" in request.body["messages"][1]["content"]
 
 
-def test_the_judges_own_requests_are_in_nobodys_trace(exported: Exported, install: Install) -> None:
-    """An instrumented client would make spans of them, which would be runs and be judged."""
+def test_requests_of_the_judge_are_not_traced(exported: Exported, install: Install) -> None:
+    """An instrumented client would create spans for them, which would be judged as runs."""
     seen: list[Any] = []
 
     async def asking(question: object) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def test_the_judges_own_requests_are_in_nobodys_trace(exported: Exported, instal
         search("as an application's own function would")
         return {"score": 1, "reason": ""}
 
-    kept = Kept()
+    kept = RecordingSink()
     processor = goldspan.ScoringProcessor(
         GOLDENS, then=exported.processor(), sinks=[kept], judge=Judge(asking, drain_timeout=60.0), background=False
     )
@@ -102,8 +104,8 @@ def test_the_judges_own_requests_are_in_nobodys_trace(exported: Exported, instal
     assert kept.selections() == [(2, 1.0)]
 
 
-def test_a_hanging_judge_holds_up_neither_the_agent_nor_its_end(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_a_hanging_judge_blocks_neither_the_agent_nor_the_shutdown(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     judge_options = {"drain_timeout": 0.2, "concurrency": 2, "max_queue": 3}
     with serving([hang()]) as model:
         judge = judge_at(model.url, **judge_options)
@@ -124,11 +126,11 @@ def test_a_hanging_judge_holds_up_neither_the_agent_nor_its_end(exported: Export
     assert judge.usage.requests == 2
 
 
-def test_a_judge_that_fails_for_ever_says_so_in_a_score_and_raises_nothing(
+def test_a_judge_that_always_fails_yields_a_score_with_an_error_and_raises_nothing(
     exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    kept = Kept()
+    kept = RecordingSink()
     with serving([failure(500, message=f"no luck with {KEY}")]) as model:
         judge = judge_at(model.url, retries=1)
         processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept], judge=judge)
@@ -145,20 +147,20 @@ def test_a_judge_that_fails_for_ever_says_so_in_a_score_and_raises_nothing(
     assert judge.usage.requests == 2
 
 
-def test_variables_turn_it_on(
+def test_environment_variables_configure_the_judge(
     monkeypatch: pytest.MonkeyPatch, exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "goldspan")
     with serving([opinion(0.25)]) as model:
-        said = {
+        variables = {
             "MODEL": "tiny", "URL": model.url, "API_KEY": KEY, "SAMPLE": "1", "COMBINATION": "min", "VOTES": "3",
             "THRESHOLD": "0.6", "TEMPERATURE": "off", "SEED": "off", "SHOW": "names", "PRICES": "1,2",
             "DAILY_COST": "5", "DAILY_TOKENS": "off", "ANSWER_FORM": "text", "EXTRA": '{"top_p": 0.5}',
         }  # fmt: skip
-        for name, value in said.items():
+        for name, value in variables.items():
             monkeypatch.setenv(f"GOLDSPAN_JUDGE_{name}", value)
         monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-        kept = Kept()
+        kept = RecordingSink()
         install()
         instrumentation = goldspan.instrument(GOLDENS, then=exported.processor(), sinks=[kept])
         agent("find it")
@@ -179,7 +181,7 @@ def test_variables_turn_it_on(
     assert model.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_without_a_model_there_is_no_judge_and_none_of_it_is_loaded(tmp_path: Path) -> None:
+def test_without_a_model_no_module_of_the_judge_is_imported(tmp_path: Path) -> None:
     program = (
         "import sys, goldspan\n"
         "goldspan.instrument()\n"
@@ -205,7 +207,7 @@ def test_without_a_model_there_is_no_judge_and_none_of_it_is_loaded(tmp_path: Pa
         ("URL", "https://api.openai.com/v1", "set OPENAI_API_KEY or GOLDSPAN_JUDGE_API_KEY"),
     ],
 )
-def test_a_wrong_setting_is_said_at_once(
+def test_an_invalid_setting_of_the_judge_raises_in_instrument(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_JUDGE_MODEL", "tiny")
@@ -216,7 +218,9 @@ def test_a_wrong_setting_is_said_at_once(
     assert sentence in str(caught.value)
 
 
-def test_the_key_is_openais_variable_for_openai_alone(monkeypatch: pytest.MonkeyPatch, install: Install) -> None:
+def test_openai_api_key_is_sent_only_to_the_endpoint_of_openai(
+    monkeypatch: pytest.MonkeyPatch, install: Install
+) -> None:
     monkeypatch.setenv("GOLDSPAN_JUDGE_MODEL", "tiny")
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     settings = read_environment()
@@ -227,7 +231,7 @@ def test_the_key_is_openais_variable_for_openai_alone(monkeypatch: pytest.Monkey
         monkeypatch.setenv("GOLDSPAN_JUDGE_SAMPLE", "1")
         judge = build_judge(read_environment())
         judge.drain_timeout = 60.0
-        processor = goldspan.ScoringProcessor(GOLDENS, sinks=[Kept()], judge=judge)
+        processor = goldspan.ScoringProcessor(GOLDENS, sinks=[RecordingSink()], judge=judge)
         install(processor)
         agent("find it")
         assert processor.force_flush()
@@ -235,14 +239,14 @@ def test_the_key_is_openais_variable_for_openai_alone(monkeypatch: pytest.Monkey
     assert "authorization" not in request.headers
 
 
-def test_what_is_no_judge_is_refused() -> None:
+def test_a_value_that_is_not_a_judge_is_rejected() -> None:
     with pytest.raises(goldspan.ConfigurationError, match=r"judge= must be a goldspan\.judge\.Judge, not 'gpt'"):
         goldspan.ScoringProcessor(judge="gpt")  # type: ignore[arg-type]
 
 
 @pytest.mark.e2e
-def test_a_program_that_simply_ends_waits_a_little_for_its_verdicts(tmp_path: Path) -> None:
-    """The verdict of the last request is not lost where the judge answers at once; a judge that hangs holds nobody."""
+def test_a_program_waits_at_exit_for_verdicts_up_to_the_drain_timeout(tmp_path: Path) -> None:
+    """The last verdict is kept if the judge answers in time; a hanging judge does not block the exit."""
     program = ROOT / "tests" / "capture" / "judged_program.py"
     for behaviour, drain, selections in (("answers", "60", 1), ("hangs", "2", 0)):
         out = tmp_path / f"{behaviour}.jsonl"

@@ -1,4 +1,4 @@
-"""The same run and the same golden give the same evaluation, whichever door the run came through."""
+"""A run and a golden yield the same evaluation, however the run was read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from goldspan.demo import REQUESTS, answer_request
 from goldspan.model import Evaluation
 
 
-class Kept:
-    """A sink that keeps what it gets."""
+class RecordingSink:
+    """A sink that records evaluations."""
 
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
@@ -26,11 +26,11 @@ class Kept:
         self.evaluations.append(evaluation)
 
 
-def test_live_from_a_file_and_from_lists_a_run_is_judged_the_same(
+def test_a_run_has_the_same_evaluation_live_from_a_file_and_from_lists(
     tmp_path: Path, install: Callable[..., TracerProvider]
 ) -> None:
     goldens = goldspan.load_goldens(str(files("goldspan.demo") / "goldens.yaml"))
-    kept, exporter = Kept(), InMemorySpanExporter()
+    kept, exporter = RecordingSink(), InMemorySpanExporter()
     install(goldspan.ScoringProcessor(goldens, then=SimpleSpanProcessor(exporter), sinks=[kept]))
     for request in REQUESTS:
         answer_request(request)

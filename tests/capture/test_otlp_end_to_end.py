@@ -1,4 +1,4 @@
-"""From decorated tools through the standard OTLP exporters to a receiver: the results are in what arrives."""
+"""Results of decorated tools arrive at a receiver through the standard OTLP exporters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def support(question: str) -> str:
     params=[pytest.param(("http/protobuf", http_receiver), id="http"), pytest.param(("grpc", grpc_receiver), id="grpc")]
 )
 def received(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Received]:
-    """What arrives after one request of an instrumented program."""
+    """The telemetry of one request of an instrumented program."""
     protocol, receiver = request.param
     with receiver() as (endpoint, received):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
@@ -65,11 +65,11 @@ def received(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield received
 
 
-def test_every_result_arrives_where_it_is_looked_for(received: Received) -> None:
+def test_results_arrive_over_otlp_as_span_attributes_events_and_metrics(received: Received) -> None:
     _check_spans(received)
     _check_events(received)
     _check_metrics(received)
-    _check_that_no_argument_is_told(received)
+    _check_that_no_argument_is_exported(received)
 
 
 def _check_spans(received: Received) -> None:
@@ -130,13 +130,13 @@ def _point(points: Any, labels: dict[str, str]) -> Any:
     return found
 
 
-def _check_that_no_argument_is_told(received: Received) -> None:
+def _check_that_no_argument_is_exported(received: Received) -> None:
     own = {
         key: value
         for span in received.spans.values()
         for key, value in plain(span.attributes).items()
         if key.startswith("goldspan.")
     }
-    for told in (own, [plain(event.attributes) for event in received.events], received.metrics):
-        assert SECRET not in str(told)
+    for exported in (own, [plain(event.attributes) for event in received.events], received.metrics):
+        assert SECRET not in str(exported)
         assert "99" not in str([value for value in own.values() if isinstance(value, str)])

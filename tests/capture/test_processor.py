@@ -1,4 +1,4 @@
-"""Every run is scored when its span ends, and every span reaches the exporter once, whatever goes wrong."""
+"""`ScoringProcessor` scores each run when its span ends and exports each span once, even after errors."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def booking(question: str, *tools: Callable[[str], str]) -> str:
     return "done"
 
 
-class Kept:
-    """A sink that keeps what it gets."""
+class RecordingSink:
+    """A sink that records evaluations."""
 
     def __init__(self) -> None:
         self.evaluations: list[Evaluation] = []
@@ -71,7 +71,7 @@ def scored(exported: Exported, install: Install) -> Exported:
 # --- results on the run's span ----------------------------------------------------------------------------------------
 
 
-def test_a_requests_results_are_on_the_agents_span(scored: Exported) -> None:
+def test_the_results_of_a_request_are_on_the_span_of_its_agent(scored: Exported) -> None:
     booking("A hotel!", search)
     assert scored.names == ["execute_tool search", "invoke_agent booking"]
     results = {
@@ -87,7 +87,7 @@ def test_a_requests_results_are_on_the_agents_span(scored: Exported) -> None:
     assert "book" in results["goldspan.reason"]
 
 
-def test_a_golden_is_found_by_the_question(scored: Exported) -> None:
+def test_a_golden_is_found_by_the_input_of_the_agent(scored: Exported) -> None:
     @goldspan.trace(kind="agent")
     def greeter(question: str) -> str:
         return "Hi."
@@ -98,7 +98,7 @@ def test_a_golden_is_found_by_the_question(scored: Exported) -> None:
     assert attributes["goldspan.passed"] is True
 
 
-def test_without_a_golden_the_tools_used_still_come_out(exported: Exported, install: Install) -> None:
+def test_the_used_tools_are_exported_without_a_golden(exported: Exported, install: Install) -> None:
     install(goldspan.ScoringProcessor(then=exported.processor()))
     booking("A hotel!", search, book)
     attributes = exported.attributes("invoke_agent booking")
@@ -107,7 +107,7 @@ def test_without_a_golden_the_tools_used_still_come_out(exported: Exported, inst
     assert "goldspan.score.tool_correctness" not in attributes
 
 
-def test_other_spans_are_handed_on_unchanged_and_before_the_request(exported: Exported, install: Install) -> None:
+def test_other_spans_are_forwarded_unchanged_and_in_order(exported: Exported, install: Install) -> None:
     first, behind = InMemorySpanExporter(), exported.processor()
     provider = install(SimpleSpanProcessor(first), goldspan.ScoringProcessor(GOLDENS, then=behind))
     with provider.get_tracer("web").start_as_current_span("GET /", links=[Link(_elsewhere())]):
@@ -135,7 +135,7 @@ def _but_attributes(span: ReadableSpan) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_a_component_is_scored_on_its_own_span_and_the_request_on_its_own(scored: Exported) -> None:
+def test_a_component_and_its_request_are_each_scored_on_their_own_span(scored: Exported) -> None:
     @goldspan.trace(kind="component", golden="rank")
     def ranking(question: str) -> str:
         return search(question)
@@ -152,7 +152,7 @@ def test_a_component_is_scored_on_its_own_span_and_the_request_on_its_own(scored
     assert component["goldspan.score.tool_recall"] == request["goldspan.score.tool_recall"] == 1.0
 
 
-def test_the_outermost_agent_is_the_request_and_agents_inside_are_components(
+def test_the_outermost_agent_is_the_request_and_inner_agents_are_components(
     exported: Exported, install: Install
 ) -> None:
     @goldspan.trace(kind="agent", golden="book")
@@ -160,7 +160,7 @@ def test_the_outermost_agent_is_the_request_and_agents_inside_are_components(
         booking(question, search)
         book("Ritz")
 
-    kept = Kept()
+    kept = RecordingSink()
     install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[kept]))
     manager("A hotel!")
     assert [(one.run.unit, one.run.agent, one.passed) for one in kept.evaluations] == [
@@ -171,7 +171,7 @@ def test_the_outermost_agent_is_the_request_and_agents_inside_are_components(
     assert list(exported.attributes("invoke_agent manager")["goldspan.tools_used"]) == ["search", "book"]
 
 
-def test_several_requests_below_one_bare_root_are_scored_one_by_one(scored: Exported) -> None:
+def test_several_requests_below_one_plain_root_are_scored_separately(scored: Exported) -> None:
     with trace.get_tracer("worker").start_as_current_span("poll"):
         for tools in ((search,), (search, book), ()):
             booking("A hotel!", *tools)
@@ -180,29 +180,29 @@ def test_several_requests_below_one_bare_root_are_scored_one_by_one(scored: Expo
     assert "goldspan.tools_used" not in scored.attributes("poll")
 
 
-def test_a_tool_beside_the_agent_counts_for_the_request_begun_before_it(scored: Exported) -> None:
+def test_a_tool_beside_the_only_agent_counts_for_the_request_of_that_agent(scored: Exported) -> None:
     with trace.get_tracer("web").start_as_current_span("GET /"):
         search("Paris")
         booking("A hotel!", book)
     assert list(scored.attributes("invoke_agent booking")["goldspan.tools_used"]) == ["search", "book"]
 
 
-def test_a_trace_that_nothing_marks_is_scored_at_its_local_root(scored: Exported) -> None:
+def test_a_trace_without_an_agent_is_scored_at_its_local_root(scored: Exported) -> None:
     with trace.get_tracer("web").start_as_current_span("GET /", attributes={"goldspan.golden.id": "book"}):
         search("Paris")
         book("Ritz")
     assert scored.attributes("GET /")["goldspan.score.tool_recall"] == 1.0
 
 
-def test_a_span_with_a_parent_in_another_process_is_a_local_root(scored: Exported) -> None:
+def test_a_span_with_a_remote_parent_is_a_local_root(scored: Exported) -> None:
     remote = set_span_in_context(NonRecordingSpan(_elsewhere()))
     with trace.get_tracer("web").start_as_current_span("POST /tools", context=remote):
         search("Paris")
     assert list(scored.attributes("POST /tools")["goldspan.tools_used"]) == ["search"]
 
 
-def test_live_runs_equal_the_runs_of_the_whole_trace(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_live_runs_equal_the_runs_extracted_from_the_whole_trace(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     install(goldspan.ScoringProcessor(GOLDENS, sinks=[kept]), exported.processor())
 
     @goldspan.trace(kind="component", golden="rank")
@@ -218,7 +218,7 @@ def test_live_runs_equal_the_runs_of_the_whole_trace(exported: Exported, install
     assert sorted((e.run for e in kept.evaluations), key=str) == sorted(from_file, key=str)
 
 
-# --- many at once -----------------------------------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------------------------------
 
 
 def _expected_tools(number: int) -> list[str]:
@@ -236,7 +236,7 @@ def _assert_each_exact(exported: Exported, requests: int) -> None:
         assert list(attributes["goldspan.tools_used"]) == _expected_tools(number)  # type: ignore[call-overload]
 
 
-def test_requests_on_many_threads_are_each_exact(scored: Exported) -> None:
+def test_requests_on_many_threads_have_exactly_their_tool_calls(scored: Exported) -> None:
     @goldspan.trace(kind="agent", golden="book")
     def agent(number: int) -> str:
         for name in _expected_tools(number):
@@ -248,7 +248,7 @@ def test_requests_on_many_threads_are_each_exact(scored: Exported) -> None:
     _assert_each_exact(scored, 200)
 
 
-def test_requests_in_many_tasks_below_one_root_are_each_exact(scored: Exported) -> None:
+def test_requests_in_many_tasks_below_one_root_have_exactly_their_tool_calls(scored: Exported) -> None:
     @goldspan.trace
     async def fetch(name: str) -> None:
         await asyncio.sleep(0)
@@ -275,8 +275,8 @@ async def _nothing(name: str) -> None:
 # --- beside other processors ------------------------------------------------------------------------------------------
 
 
-def test_beside_an_exporter_results_are_on_decorated_spans(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_results_are_on_decorated_spans_if_another_processor_exports(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     install(exported.processor(), goldspan.ScoringProcessor(GOLDENS, sinks=[kept]))
 
     @goldspan.trace(kind="component", golden="rank")
@@ -292,8 +292,10 @@ def test_beside_an_exporter_results_are_on_decorated_spans(exported: Exported, i
     ]
 
 
-def test_beside_an_exporter_requests_of_foreign_spans_reach_the_sinks(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_requests_of_other_instrumentations_reach_only_the_sinks_if_another_processor_exports(
+    exported: Exported, install: Install
+) -> None:
+    kept = RecordingSink()
     provider = install(exported.processor(), goldspan.ScoringProcessor(GOLDENS, sinks=[kept]))
     agent = {"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "book"}
     with provider.get_tracer("other").start_as_current_span("agent", attributes=agent):
@@ -303,8 +305,8 @@ def test_beside_an_exporter_requests_of_foreign_spans_reach_the_sinks(exported: 
     assert "goldspan.tools_used" not in exported.attributes("agent")
 
 
-def test_a_processor_does_not_touch_spans_of_another_provider(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_a_processor_ignores_spans_of_another_provider(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     goldspan.ScoringProcessor(GOLDENS, sinks=[kept])
     install(exported.processor())
     booking("A hotel!", search)
@@ -323,7 +325,7 @@ class RecordOnly(Sampler):
 
 
 def test_spans_that_are_recorded_but_not_sampled_are_scored_and_not_exported(install: Install) -> None:
-    kept, exporter = Kept(), InMemorySpanExporter()
+    kept, exporter = RecordingSink(), InMemorySpanExporter()
     install(goldspan.ScoringProcessor(GOLDENS, sinks=[kept], then=SimpleSpanProcessor(exporter)), sampler=RecordOnly())
     booking("A hotel!", search, book)
     (evaluation,) = kept.evaluations
@@ -331,7 +333,7 @@ def test_spans_that_are_recorded_but_not_sampled_are_scored_and_not_exported(ins
     assert exporter.get_finished_spans() == ()
 
 
-# --- nothing reaches the host -----------------------------------------------------------------------------------------
+# --- errors stay internal ---------------------------------------------------------------------------------------------
 
 
 class Raising:
@@ -358,7 +360,7 @@ class BrokenGoldens(Goldens):
     ],
 )
 @pytest.mark.parametrize("wrapping", [True, False])
-def test_what_fails_in_goldspan_is_logged_once_and_never_reaches_the_application(
+def test_internal_errors_are_logged_once_and_do_not_reach_the_application(
     exported: Exported,
     install: Install,
     monkeypatch: pytest.MonkeyPatch,
@@ -380,8 +382,8 @@ def test_what_fails_in_goldspan_is_logged_once_and_never_reaches_the_application
     assert sum(_guard.failure_counts.values()) == 3
 
 
-def test_a_metric_that_fails_is_a_score_with_an_error(exported: Exported, install: Install) -> None:
-    kept = Kept()
+def test_a_failing_metric_yields_a_score_with_an_error(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
     metrics = [("broken", _broken_metric), "tool_recall"]
     install(goldspan.ScoringProcessor(GOLDENS, metrics=metrics, sinks=[kept], then=exported.processor()))
     booking("A hotel!", search, book)
@@ -406,50 +408,50 @@ def test_a_provider_that_fails_to_start_spans_does_not_stop_the_function(
     assert _guard.failure_counts["open a span for a decorated function"] == 1
 
 
-# --- being a good span processor --------------------------------------------------------------------------------------
+# --- the span processor interface -------------------------------------------------------------------------------------
 
 
-class Behind(SpanProcessor):
-    """Notes what it is told."""
+class RecordingProcessor(SpanProcessor):
+    """Records the calls that it receives."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def on_start(self, span: Span, parent_context: object = None) -> None:
-        self.told.append("start")
+        self.calls.append("start")
 
     def _on_ending(self, span: Span) -> None:
-        self.told.append("ending")
+        self.calls.append("ending")
 
     def on_end(self, span: ReadableSpan) -> None:
-        self.told.append("end")
+        self.calls.append("end")
 
     def shutdown(self) -> None:
-        self.told.append("shutdown")
+        self.calls.append("shutdown")
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        self.told.append(f"flush {timeout_millis}")
+        self.calls.append(f"flush {timeout_millis}")
         return False
 
 
-def test_everything_a_processor_is_told_is_passed_on(install: Install) -> None:
-    behind = Behind()
+def test_all_processor_calls_are_forwarded_to_the_downstream_processor(install: Install) -> None:
+    behind = RecordingProcessor()
     processor = goldspan.ScoringProcessor(then=behind)
     provider = install(processor)
     search("Paris")
     assert processor.force_flush(5) is False
     provider.shutdown()
-    assert [told.split()[0] for told in behind.told] == ["start", "ending", "end", "flush", "shutdown"]
+    assert [call.split()[0] for call in behind.calls] == ["start", "ending", "end", "flush", "shutdown"]
 
 
-def test_without_a_processor_behind_flushing_has_nothing_to_do(install: Install) -> None:
+def test_force_flush_succeeds_without_a_downstream_processor(install: Install) -> None:
     processor = goldspan.ScoringProcessor()
     install(processor)
     search("Paris")
     assert processor.force_flush() is True
 
 
-def test_after_shutdown_decorated_spans_are_left_alone(exported: Exported, install: Install) -> None:
+def test_decorated_spans_are_unchanged_after_shutdown(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS)
     install(exported.processor(), processor)
     processor.shutdown()
@@ -458,23 +460,23 @@ def test_after_shutdown_decorated_spans_are_left_alone(exported: Exported, insta
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_after_shutdown_nothing_is_scored_any_more(install: Install, background: bool) -> None:
-    told: list[Evaluation] = []
-    processor = goldspan.ScoringProcessor(GOLDENS, sinks=[told.append], background=background)
+def test_no_run_is_scored_after_shutdown(install: Install, background: bool) -> None:
+    evaluations: list[Evaluation] = []
+    processor = goldspan.ScoringProcessor(GOLDENS, sinks=[evaluations.append], background=background)
     install(processor)
     booking("A hotel!", search)
     processor.shutdown()
-    assert len(told) == 1
+    assert len(evaluations) == 1
     booking("A hotel!", search)
     processor.renew()  # as in a child that was forked afterwards
     booking("A hotel!", search)
     assert processor.force_flush()
     processor.shutdown()
-    assert len(told) == 1
+    assert len(evaluations) == 1
     assert len(processor._scorer) == 0
 
 
-def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, install: Install) -> None:
+def test_an_exporter_is_wrapped_in_a_batch_processor(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.exporter)
     assert isinstance(processor._downstream, BatchSpanProcessor)
     install(processor)
@@ -486,19 +488,19 @@ def test_an_exporter_gets_a_batch_processor_of_its_own(exported: Exported, insta
 
 @forking
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_starts_afresh(exported: Exported, install: Install) -> None:
+def test_a_forked_child_starts_with_an_empty_scorer(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor())
     install(processor)
     with trace.get_tracer("app").start_as_current_span("open in the parent"):
         scorer = processor._scorer
-        scorer._lock.acquire()  # another thread was just at work
+        scorer._lock.acquire()  # as if another thread held it
         child_is_fresh = fork(lambda: len(scorer) == 0 and scorer._lock.acquire(timeout=1))
         scorer._lock.release()
         assert child_is_fresh()
         assert len(scorer) == 1
 
 
-def test_what_is_late_or_given_up_is_still_exported(exported: Exported, install: Install) -> None:
+def test_spans_of_evicted_traces_are_still_exported(exported: Exported, install: Install) -> None:
     provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), limits=Limits(max_traces=1)))
     tracer = provider.get_tracer("app")
     first = tracer.start_span("first")
@@ -508,7 +510,7 @@ def test_what_is_late_or_given_up_is_still_exported(exported: Exported, install:
     assert exported.one("first").status.status_code is StatusCode.UNSET
 
 
-# --- made wrongly -----------------------------------------------------------------------------------------------------
+# --- configuration ----------------------------------------------------------------------------------------------------
 
 
 def _numbers() -> Iterator[Any]:
@@ -556,13 +558,13 @@ def _numbers() -> Iterator[Any]:
         pytest.param({"reload": "1s"}, "reload= must be a number of seconds above 0, not '1s'", id="a time as text"),
     ],
 )
-def test_a_wrongly_made_processor_says_so_at_once(options: dict[str, Any], message: str) -> None:
+def test_an_invalid_argument_of_the_processor_is_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(goldspan.GoldspanError, match=message):
         goldspan.ScoringProcessor(**options)
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_path: Path, many: bool) -> None:
+def test_goldens_can_be_given_as_file_paths(exported: Exported, install: Install, tmp_path: Path, many: bool) -> None:
     path = tmp_path / "goldens.yaml"
     path.write_text("goldens: [{id: book, tools: [search, book]}]")
     install(goldspan.ScoringProcessor([path] if many else str(path), then=exported.processor()))
@@ -570,17 +572,15 @@ def test_goldens_may_come_from_files(exported: Exported, install: Install, tmp_p
     assert exported.attributes("invoke_agent booking")["goldspan.score.tool_recall"] == 1.0
 
 
-def test_goldens_made_in_code_need_no_files_that_another_thread_is_about_to_read(
+def test_goldens_from_code_do_not_need_the_module_for_file_reloading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    half = ModuleType("goldspan.goldens.golden_files.hot_reload")  # as it is while it is being imported
+    half = ModuleType("goldspan.goldens.golden_files.hot_reload")  # as during its import
     monkeypatch.setitem(sys.modules, half.__name__, half)
     goldspan.ScoringProcessor(GOLDENS).shutdown()
 
 
-def test_evaluations_put_down_as_spans_are_handed_on_and_not_taken_for_work(
-    exported: Exported, install: Install
-) -> None:
+def test_evaluation_spans_are_forwarded_and_not_scored(exported: Exported, install: Install) -> None:
     processor = goldspan.ScoringProcessor(GOLDENS, then=exported.processor(), sinks=[goldspan.sinks.SpanSink()])
     install(processor)
     booking("A hotel!", search)

@@ -1,4 +1,4 @@
-"""Nothing that goes wrong with a span reaches the function that it is of."""
+"""Errors in tracing never reach the decorated function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goldspan import _guard
 
 
 class Failing(SpanProcessor):
-    """A processor of somebody else's that raises where it is told to."""
+    """A third-party processor that raises at a given place."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -53,7 +53,7 @@ async def book(city: str) -> str:
         pytest.param("on_end", "end the span of a decorated function", id="ending"),
     ],
 )
-def test_a_span_that_fails_is_counted_and_logged_and_the_function_goes_on(
+def test_an_error_in_tracing_is_counted_and_logged_and_the_function_still_runs(
     install: Install, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str, counted: str
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")

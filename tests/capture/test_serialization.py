@@ -1,4 +1,4 @@
-"""Captured values: JSON where that is possible, never an exception, never without bounds."""
+"""Serialization of captured values: JSON if possible, bounded, without exceptions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Broken(BaseModel):
         pytest.param([Mute()], '["<Mute, whose repr fails>"]', id="a repr that raises"),
     ],
 )
-def test_a_value_becomes_the_json_one_expects(value: object, text: str) -> None:
+def test_values_are_serialized_to_natural_json(value: object, text: str) -> None:
     assert to_json(value) == text
 
 
@@ -76,7 +76,7 @@ def test_a_value_becomes_the_json_one_expects(value: object, text: str) -> None:
         pytest.param({(1, "\ud800"): {Odd(): 1}}, {"(1, '\\ud800')": {"an odd thing": 1}}, id="odd keys"),
     ],
 )
-def test_what_the_encoder_refuses_is_json_all_the_same(value: object, plain: object) -> None:
+def test_values_that_the_json_encoder_rejects_are_serialized(value: object, plain: object) -> None:
     assert json.loads(to_json(value)) == plain
 
 
@@ -108,7 +108,7 @@ def _deep() -> list[Any]:
         pytest.param(_deep(), id="depth"),
     ],
 )
-def test_what_is_too_large_is_cut_so_that_nobody_takes_it_for_the_whole(value: object) -> None:
+def test_an_oversized_value_is_truncated_to_text_that_is_not_valid_json(value: object) -> None:
     text = to_json(value)
     assert len(text) <= MAX_TEXT + 1
     assert text.endswith("…")
@@ -116,7 +116,7 @@ def test_what_is_too_large_is_cut_so_that_nobody_takes_it_for_the_whole(value: o
         json.loads(text)
 
 
-def test_a_value_that_changes_while_it_is_read_does_no_harm() -> None:
+def test_a_value_that_changes_during_serialization_falls_back_to_its_repr() -> None:
     class Trap(dict):  # type: ignore[type-arg]
         def items(self) -> Any:
             raise RuntimeError("changed")
@@ -124,7 +124,7 @@ def test_a_value_that_changes_while_it_is_read_does_no_harm() -> None:
     assert to_json(Trap({b"\xff": 1})) == bounded_repr(Trap({b"\xff": 1}))
 
 
-def test_a_long_repr_is_cut() -> None:
+def test_a_long_repr_is_truncated() -> None:
     assert len(bounded_repr(list(range(10_000)))) == 1_001
 
 
@@ -136,12 +136,12 @@ values = st.recursive(
 
 
 @given(values)
-def test_plain_values_come_back_as_they_were(value: object) -> None:
+def test_plain_values_survive_a_json_round_trip(value: object) -> None:
     assert json.loads(to_json(value)) == value
 
 
 @given(st.lists(values, max_size=5))
-def test_the_pieces_of_a_stream_are_a_list(items: list[Any]) -> None:
+def test_streamed_items_are_serialized_as_a_list(items: list[Any]) -> None:
     pieces = StreamedItems()
     for item in items:
         pieces.add(item)
@@ -151,7 +151,7 @@ def test_the_pieces_of_a_stream_are_a_list(items: list[Any]) -> None:
     )
 
 
-def test_a_stream_notes_items_as_they_were_when_they_passed() -> None:
+def test_a_streamed_item_is_recorded_as_it_was_when_it_was_added() -> None:
     pieces, item = StreamedItems(), {"n": 1}
     pieces.add(item)
     item["n"] = 2
@@ -159,7 +159,7 @@ def test_a_stream_notes_items_as_they_were_when_they_passed() -> None:
     assert pieces.json() == '[{"n":1},{"n":2}]'
 
 
-def test_a_stream_without_end_is_cut() -> None:
+def test_a_long_stream_is_truncated() -> None:
     pieces = StreamedItems()
     for _ in range(MAX_TEXT):
         pieces.add("word ")

@@ -1,4 +1,4 @@
-"""`goldspan.instrument()`: one line, in any program, that never takes anything away."""
+"""`goldspan.instrument()` in programs with and without providers."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def agent(question: str) -> str:
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No exporters but those a test names."""
+    """No exporters, unless a test sets them."""
     for signal in ("TRACES", "LOGS", "METRICS"):
         monkeypatch.setenv(f"OTEL_{signal}_EXPORTER", "none")
 
 
-def test_beside_an_existing_provider_it_adds_and_never_replaces(
+def test_instrument_adds_to_an_existing_provider_and_replaces_nothing(
     exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "goldspan")
@@ -68,14 +68,14 @@ def test_beside_an_existing_provider_it_adds_and_never_replaces(
     assert trace.get_tracer_provider() is provider
     assert exported.names == ["execute_tool search", "invoke_agent agent"]
     assert list(exported.attributes("invoke_agent agent")["goldspan.tools_used"]) == ["search"]
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert [level for level, _ in told] == ["INFO", "WARNING", "WARNING"]
-    assert "attributes of @goldspan.trace spans" in told[0][1]
-    assert "nothing receives events" in told[1][1]
-    assert "nothing receives metrics" in told[2][1]
+    messages = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in messages] == ["INFO", "WARNING", "WARNING"]
+    assert "attributes of @goldspan.trace spans" in messages[0][1]
+    assert "nothing receives events" in messages[1][1]
+    assert "nothing receives metrics" in messages[2][1]
 
 
-def test_beside_existing_providers_of_every_signal_all_sinks_are_live(
+def test_all_sinks_emit_through_existing_providers_of_every_signal(
     exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "goldspan")
@@ -95,7 +95,7 @@ def test_beside_existing_providers_of_every_signal_all_sinks_are_live(
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_second_call_adds_nothing(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_call_of_instrument_adds_nothing(exported: Exported, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "goldspan")
     running = goldspan.instrument(GOLDENS, then=exported.processor())
     goldspan.instrument(GOLDENS, then=exported.processor()).shutdown()
@@ -108,7 +108,7 @@ def test_a_second_call_adds_nothing(exported: Exported, caplog: pytest.LogCaptur
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("beside", [False, True])
-def test_threads_that_call_it_at_once_start_it_once(
+def test_concurrent_calls_of_instrument_add_one_processor(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     made, seen = [], []
@@ -132,7 +132,7 @@ def test_threads_that_call_it_at_once_start_it_once(
     assert len(seen) == len(exported.names) == 1
 
 
-def test_where_a_scoring_processor_is_at_work_nothing_is_added(exported: Exported, install: Install) -> None:
+def test_instrument_adds_nothing_if_a_scoring_processor_is_active(exported: Exported, install: Install) -> None:
     install(goldspan.ScoringProcessor(GOLDENS, then=exported.processor()))
     goldspan.instrument()
     agent("hi")
@@ -140,7 +140,7 @@ def test_where_a_scoring_processor_is_at_work_nothing_is_added(exported: Exporte
 
 
 @pytest.mark.usefixtures("quiet")
-def test_it_can_be_started_again_after_a_shutdown(exported: Exported) -> None:
+def test_instrument_can_be_called_again_after_a_shutdown(exported: Exported) -> None:
     goldspan.instrument(GOLDENS).shutdown()
     goldspan.instrument(GOLDENS, then=exported.processor())
     agent("hi")
@@ -148,22 +148,22 @@ def test_it_can_be_started_again_after_a_shutdown(exported: Exported) -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_beside_an_existing_provider_what_was_shut_down_says_nothing_when_it_is_started_again(
+def test_an_instrumentation_that_was_shut_down_emits_nothing_after_a_restart(
     exported: Exported, install: Install
 ) -> None:
     install(exported.processor())
-    told: list[tuple[str, bool | None]] = []
+    results: list[tuple[str, bool | None]] = []
     for name in ("first", "second"):
-        sink = lambda evaluation, name=name: told.append((name, evaluation.passed))  # noqa: E731
+        sink = lambda evaluation, name=name: results.append((name, evaluation.passed))  # noqa: E731
         running = goldspan.instrument(GOLDENS, sinks=[sink])
         agent("hi")
         running.shutdown()
     agent("hi")
-    assert told == [("first", True), ("second", True)]
+    assert results == [("first", True), ("second", True)]
 
 
 @pytest.mark.usefixtures("quiet")
-def test_goldens_metrics_and_thresholds_may_come_from_the_environment(
+def test_goldens_metrics_and_thresholds_are_read_from_the_environment(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "goldens.yaml"
@@ -181,7 +181,7 @@ def test_goldens_metrics_and_thresholds_may_come_from_the_environment(
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("unknown", "passed"), [(None, None), ("ignore", True), ("fail", False)])
-def test_the_environment_says_what_becomes_of_runs_that_cannot_be_judged(
+def test_the_environment_sets_the_verdict_of_runs_that_cannot_be_evaluated(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unknown: str | None, passed: bool | None
 ) -> None:
     path = tmp_path / "goldens.yaml"
@@ -201,9 +201,7 @@ def test_the_environment_says_what_becomes_of_runs_that_cannot_be_judged(
     ("exporters", "times"),
     [("console", 1), ("console, console", 2), pytest.param("goldspan", 1, id="ours, and what stands behind it")],
 )
-def test_without_providers_a_program_gets_its_own_from_the_environment(
-    tmp_path: Path, exporters: str, times: int
-) -> None:
+def test_instrument_creates_missing_providers_from_the_environment(tmp_path: Path, exporters: str, times: int) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import goldspan\n"
@@ -292,7 +290,7 @@ def test_without_providers_a_program_gets_its_own_from_the_environment(
         ),
     ],
 )
-def test_a_wrong_variable_is_named_and_leaves_the_program_as_it_was(
+def test_an_error_names_the_invalid_variable_and_no_provider_is_set(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -303,9 +301,7 @@ def test_a_wrong_variable_is_named_and_leaves_the_program_as_it_was(
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
-def test_what_is_given_in_code_is_not_asked_of_the_environment(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_for_settings_given_in_code_are_not_read(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("GOLDSPAN_METRICS", "GOLDSPAN_THRESHOLDS", "GOLDSPAN_GOLDENS"):
         monkeypatch.setenv(variable, "no_such_thing=1")
     running = goldspan.instrument([], metrics=["tool_recall"], thresholds={"tool_recall": 1})
@@ -313,7 +309,7 @@ def test_what_is_given_in_code_is_not_asked_of_the_environment(
     running.shutdown()
 
 
-def test_a_variable_that_is_nearly_a_setting_is_told(
+def test_a_misspelled_variable_is_logged_with_the_nearest_setting(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for variable in ("GOLDSPAN_GOLDEN", "GOLDSPAN_SAMPEL", "GOLDSPAN_SERVICE_HOST", "GOLDSPAN_PORT"):
@@ -325,14 +321,16 @@ def test_a_variable_that_is_nearly_a_setting_is_told(
     ]
 
 
-def test_an_unknown_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_otlp_protocol_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")
     with pytest.raises(goldspan.ConfigurationError, match="OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: unknown protocol"):
         goldspan.instrument()
 
 
 @pytest.mark.parametrize(("protocol", "package"), [("", "grpc"), ("grpc", "grpc"), ("http/protobuf", "http")])
-def test_spans_go_out_over_the_protocol_asked_for(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
+def test_spans_are_exported_over_the_configured_protocol(
+    monkeypatch: pytest.MonkeyPatch, protocol: str, package: str
+) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     (exporter,) = providers.span_exporters()
@@ -340,25 +338,25 @@ def test_spans_go_out_over_the_protocol_asked_for(monkeypatch: pytest.MonkeyPatc
     exporter.shutdown()
 
 
-def test_a_provider_that_takes_no_processors_is_refused() -> None:
+def test_a_provider_that_accepts_no_processors_is_rejected() -> None:
     trace.set_tracer_provider(NoOpTracerProvider())
     with pytest.raises(goldspan.ConfigurationError, match="NoOpTracerProvider"):
         goldspan.instrument()
 
 
-def test_an_empty_environment_says_nothing() -> None:
+def test_an_empty_environment_yields_the_default_settings() -> None:
     assert read_environment({}) == EnvironmentSettings()
     assert read_environment({"GOLDSPAN_GOLDENS": " , ", "GOLDSPAN_MAX_SPANS": " "}) == EnvironmentSettings()
 
 
-def test_the_page_of_settings_has_every_variable_as_the_code_has_it() -> None:
+def test_the_settings_page_lists_every_variable_as_in_the_code() -> None:
     page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `GOLDSPAN_")]
     assert rows == [f"| `{variable.name}` | {variable.meaning} | {variable.default} |" for variable in VARIABLES]
 
 
-def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
-    """A setting that says whose argument it is has the name of that argument."""
+def test_every_setting_corresponds_to_an_existing_argument() -> None:
+    """A setting with an owner has the name of an argument of that owner."""
     takers = {"goldens": Goldens, "processor": goldspan.ScoringProcessor, "limits": Limits, "judge": JudgeSettings}
     owned = [
         (row.name, row.metadata["owner"]) for row in fields(EnvironmentSettings) if row.metadata["owner"] is not None
@@ -368,23 +366,23 @@ def test_a_setting_stands_in_for_an_argument_that_is_there() -> None:
     assert [name for name, of in rows if name not in inspect.signature(takers[of]).parameters] == []
 
 
-def test_every_limit_has_a_variable_whose_default_is_its_own() -> None:
+def test_every_limit_has_a_variable_with_the_same_default() -> None:
     rows = {
         row.name: row.metadata["default"] for row in fields(EnvironmentSettings) if row.metadata["owner"] == "limits"
     }
     assert rows == {limit.name: f"{limit.default:.12g}" for limit in fields(Limits)}
 
 
-def test_instrument_takes_every_option_of_the_processor() -> None:
+def test_instrument_accepts_every_option_of_the_processor() -> None:
     parameters = set(inspect.signature(goldspan.ScoringProcessor).parameters)
     assert set(ProcessorOptions.__annotations__) == parameters - {"goldens", "then"}
 
 
-def test_the_variable_of_the_attributes_that_name_goldens_is_the_one_that_files_are_read_with() -> None:
+def test_the_variable_for_golden_id_attributes_is_the_same_live_and_for_files() -> None:
     assert classification.GOLDEN_ID_VARIABLE in {variable.name for variable in VARIABLES}
 
 
-def test_several_values_are_separated_by_commas() -> None:
+def test_lists_and_numbers_are_parsed_from_variables() -> None:
     settings = read_environment(
         {
             "GOLDSPAN_GOLDENS": "a.yaml, b.yaml",
@@ -416,7 +414,7 @@ def test_several_values_are_separated_by_commas() -> None:
     assert settings.max_traces == 5
 
 
-def test_the_providers_made_are_the_sdks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_created_providers_are_those_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     for signal in ("TRACES", "LOGS", "METRICS"):
         monkeypatch.setenv(f"OTEL_{signal}_EXPORTER", "console")
     goldspan.instrument(GOLDENS)
@@ -427,7 +425,7 @@ def test_the_providers_made_are_the_sdks(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("variable", ["GOLDSPAN_DISABLED", "OTEL_SDK_DISABLED"])
-def test_it_does_nothing_where_the_environment_says_so(
+def test_instrument_does_nothing_if_disabled_by_the_environment(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, variable: str
 ) -> None:
     caplog.set_level(logging.INFO, "goldspan")
@@ -441,7 +439,7 @@ def test_it_does_nothing_where_the_environment_says_so(
 
 
 @pytest.mark.usefixtures("quiet")
-def test_what_is_given_goes_before_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_take_precedence_over_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_METRICS", "tool_recall")
     monkeypatch.setenv("GOLDSPAN_THRESHOLDS", "tool_precision=0.1")
     goldspan.instrument(GOLDENS, then=exported.processor(), metrics=["tool_precision"])
@@ -451,7 +449,7 @@ def test_what_is_given_goes_before_the_environment(exported: Exported, monkeypat
 
 
 @pytest.mark.usefixtures("quiet")
-def test_sinks_are_named_in_the_environment(
+def test_sinks_are_read_from_the_environment(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_SINKS", f"attributes, events, spans, jsonl:{tmp_path}/a.jsonl, store:{tmp_path}/a.db")
@@ -469,7 +467,7 @@ def test_sinks_are_named_in_the_environment(
 @pytest.mark.parametrize(
     ("given", "written"), [({}, False), ({"attributes": True}, True), ({"sinks": []}, True)], ids=str
 )
-def test_where_the_sinks_named_are_without_attributes_the_spans_stay_as_they_are(
+def test_spans_are_unchanged_if_the_configured_sinks_do_not_include_attributes(
     exported: Exported,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -488,7 +486,7 @@ def test_where_the_sinks_named_are_without_attributes_the_spans_stay_as_they_are
 
 
 @pytest.mark.usefixtures("quiet")
-def test_attributes_of_spans_that_nobody_exports_are_no_place_for_results(caplog: pytest.LogCaptureFixture) -> None:
+def test_attributes_are_not_logged_as_a_destination_if_no_span_is_exported(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "goldspan")
     goldspan.instrument(GOLDENS, sinks=[]).shutdown()
     (record,) = caplog.records
@@ -496,7 +494,7 @@ def test_attributes_of_spans_that_nobody_exports_are_no_place_for_results(caplog
 
 
 @pytest.mark.usefixtures("quiet")
-def test_results_that_go_nowhere_are_told_to_go_nowhere(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_states_if_results_go_nowhere(install: Install, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "goldspan")
     install()
     goldspan.instrument(GOLDENS, sinks=[], background=True)
@@ -505,7 +503,7 @@ def test_results_that_go_nowhere_are_told_to_go_nowhere(install: Install, caplog
 
 
 @pytest.mark.usefixtures("quiet")
-def test_every_run_is_scored_where_some_traces_are_exported(
+def test_every_run_is_scored_if_only_some_traces_are_exported(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     results = tmp_path / "results.jsonl"
@@ -520,15 +518,17 @@ def test_every_run_is_scored_where_some_traces_are_exported(
 
 
 @pytest.mark.usefixtures("quiet")
-def test_what_others_export_cannot_be_sampled(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_sampling_is_rejected_if_another_provider_exports(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GOLDSPAN_EXPORT_SAMPLE", "0.5")
-    goldspan.instrument(GOLDENS).shutdown()  # nothing is exported at all, and none of it is too much
+    goldspan.instrument(GOLDENS).shutdown()  # without exporters the setting is accepted
     with pytest.raises(goldspan.ConfigurationError, match="GOLDSPAN_EXPORT_SAMPLE"):
         goldspan.instrument(GOLDENS)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_sampling_and_limits_come_from_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_and_limits_are_read_from_the_environment(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_SAMPLE", "0")
     monkeypatch.setenv("GOLDSPAN_SAMPLE_RULES", "agent=agent:1")
     monkeypatch.setenv("GOLDSPAN_MAX_SPANS", "50")
@@ -541,7 +541,7 @@ def test_sampling_and_limits_come_from_the_environment(exported: Exported, monke
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("text", "traces"), [("", 1), ("on", 1), ("off", 2)])
-def test_tools_in_threads_stay_part_of_their_request_unless_that_is_switched_off(
+def test_tools_in_threads_are_part_of_their_request_unless_disabled(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, text: str, traces: int
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_THREADS", text)
@@ -558,7 +558,7 @@ def test_tools_in_threads_stay_part_of_their_request_unless_that_is_switched_off
 
 
 @pytest.mark.usefixtures("quiet")
-def test_running_a_notebooks_cell_again_doubles_nothing(exported: Exported) -> None:
+def test_running_a_notebook_cell_again_duplicates_nothing(exported: Exported) -> None:
     cell = "import importlib, goldspan; importlib.reload(goldspan); goldspan.instrument(GOLDENS, then=exported)"
     for _ in range(3):
         exec(cell, {"GOLDENS": GOLDENS, "exported": exported.processor()})
@@ -568,12 +568,12 @@ def test_running_a_notebooks_cell_again_doubles_nothing(exported: Exported) -> N
 
 
 @pytest.mark.usefixtures("quiet")
-def test_loading_the_processor_again_forgets_none_that_is_at_work(exported: Exported) -> None:
+def test_reloading_the_processor_module_keeps_active_processors(exported: Exported) -> None:
     running = goldspan.instrument(GOLDENS, then=exported.processor())
-    (processor,) = at_work_now()
+    (processor,) = active_processors_now()
     importlib.reload(processor_module)
     assert processor_module.has_active_processor()
-    assert at_work_now() == [processor]
+    assert active_processors_now() == [processor]
     assert not goldspan.instrument(GOLDENS).added_processor
     agent("hi")
     running.shutdown()
@@ -581,8 +581,8 @@ def test_loading_the_processor_again_forgets_none_that_is_at_work(exported: Expo
     assert exported.names == ["execute_tool search", "invoke_agent agent"]
 
 
-def test_what_runs_at_exit_still_has_the_last_results_of_a_provider_that_was_there(tmp_path: Path) -> None:
-    """The logger provider is made last, so what is registered to run at exit ends it first."""
+def test_the_last_results_reach_the_log_exporter_at_exit_with_an_existing_provider(tmp_path: Path) -> None:
+    """The logger provider is created last, so exit handlers shut it down first."""
     program = tmp_path / "program.py"
     program.write_text(
         "from opentelemetry import _logs, trace\n"
@@ -606,12 +606,12 @@ def test_what_runs_at_exit_still_has_the_last_results_of_a_provider_that_was_the
 @pytest.mark.parametrize(
     ("text", "captured_"), [("", True), ("on", True), ("off", False), ("city, nights", ("city", "nights"))]
 )
-def test_what_decorated_functions_capture_is_set_in_one_place(text: str, captured_: object) -> None:
+def test_captured_arguments_parses_the_capture_variable(text: str, captured_: object) -> None:
     assert captured_arguments({"GOLDSPAN_CAPTURE_ARGUMENTS": text}) == captured_
 
 
 @pytest.mark.usefixtures("quiet")
-def test_golden_files_are_read_again_when_they_change_and_by_the_lookup_of_the_environment(
+def test_changed_golden_files_are_reloaded_with_the_lookup_settings_of_the_environment(
     exported: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "goldens.yaml"
@@ -620,7 +620,7 @@ def test_golden_files_are_read_again_when_they_change_and_by_the_lookup_of_the_e
     monkeypatch.setenv("GOLDSPAN_RELOAD", "0.01")
     monkeypatch.setenv("GOLDSPAN_NEAR", "off")
     goldspan.instrument(then=exported.processor())
-    (processor,) = at_work_now()
+    (processor,) = active_processors_now()
     assert processor.goldens.near is None
     path.write_text("goldens: [{id: g, tools: [search]}, {id: another, tools: [book]}]")
     until = time.monotonic() + 60
@@ -630,5 +630,5 @@ def test_golden_files_are_read_again_when_they_change_and_by_the_lookup_of_the_e
         agent("hi")  # new goldens are adopted with the next run
 
 
-def at_work_now() -> list[goldspan.ScoringProcessor]:
+def active_processors_now() -> list[goldspan.ScoringProcessor]:
     return list(processor_module._active_processors)

@@ -1,4 +1,4 @@
-"""A long life: spans that never end or end late, tools, sinks and metrics that fail; and nothing grows or is lost."""
+"""A long run with late and unended spans and failing tools, sinks and metrics; nothing grows or is lost."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from goldspan import Comparison, Evaluation, Limits, _guard, semconv
 REQUESTS = int(1_000_000 * float(os.environ.get("STRESS", "1")))
 """How many requests are served; `STRESS=0.01` shortens it."""
 TOGETHER = 500
-"""Requests after which the application waits for the scoring: without that it would be given more than it can do."""
+"""Requests between two flushes, so that the scoring queue does not overflow."""
 LIMITS = Limits(idle=20.0, lifetime=60.0, late=10.0, settle=0.01)
-"""Short, so that what is let go at all is let go many times."""
+"""Short deadlines, so that runs are released many times."""
 
 GOLDENS = [goldspan.Golden("trip", "Paris, please.", (goldspan.ExpectedTool("search"), goldspan.ExpectedTool("book")))]
 
@@ -44,17 +44,17 @@ class Counting(SpanExporter):
 
 
 class Unreliable:
-    """A sink that counts evaluations, and fails now and then."""
+    """A sink that counts evaluations and sometimes fails."""
 
     def __init__(self, chance: Callable[[float], bool]) -> None:
-        self.told: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self._chance = chance
 
     def submit(self, evaluation: Evaluation) -> None:
         if self._chance(0.01):
-            self.told["failed"] += 1
+            self.counts["failed"] += 1
             raise OSError("disk full")
-        self.told[f"revision {evaluation.revision}"] += 1
+        self.counts[f"revision {evaluation.revision}"] += 1
 
 
 @goldspan.trace
@@ -70,7 +70,7 @@ def book(hotel: str, fails: bool) -> str:
 
 
 class Application:
-    """Serves requests, and behaves badly."""
+    """Serves requests with late spans, unended spans and errors."""
 
     def __init__(self, chance: Callable[[float], bool]) -> None:
         self.chance = chance
@@ -94,7 +94,7 @@ class Application:
         return "done"
 
     def finish_late(self) -> None:
-        """Start and end a tool of each request that left one to be done afterwards."""
+        """Run the late tool of each request that has one."""
         tracer = trace.get_tracer("app")
         for agent in self.late:
             attributes = {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL_NAME: "notify"}
@@ -105,7 +105,7 @@ class Application:
 
 @pytest.mark.stress
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no resource module on Windows")
-def test_memory_stays_and_every_span_is_accounted_for(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_every_span_is_accounted_for(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
     draw = random.Random(7)
 
@@ -150,20 +150,20 @@ def test_memory_stays_and_every_span_is_accounted_for(install: Install, monkeypa
         "execute_tool search": REQUESTS, "execute_tool book": REQUESTS, "invoke_agent travel": REQUESTS,
         "late": done["late"],
     }  # fmt: skip
-    assert sink.told["revision 1"] + sink.told["revision 2"] + sink.told["failed"] == REQUESTS + done["late"]
+    assert sink.counts["revision 1"] + sink.counts["revision 2"] + sink.counts["failed"] == REQUESTS + done["late"]
     assert counts.late == done["late"]
     assert (counts.too_late, counts.duplicates, counts.evicted, counts.unscored) == (0, 0, 0, 0)
-    assert _guard.failure_counts == {"submit to Unreliable": sink.told["failed"]}
+    assert _guard.failure_counts == {"submit to Unreliable": sink.counts["failed"]}
     assert _counted(reader) == {semconv.LATE_SPANS_COUNTER: done["late"]}
     assert failed["metric"] > 0
     assert done["never ended"] > 0
-    print(f"{dict(done)}, {dict(sink.told)}, metrics that failed: {failed['metric']}")
+    print(f"{dict(done)}, {dict(sink.counts)}, metrics that failed: {failed['metric']}")
     first, last = max(sizes[: len(sizes) // 4]), max(sizes[-len(sizes) // 4 :])
     assert last <= first * 1.05 + 8e6, f"resident memory grew from {first / 1e6:.0f} to {last / 1e6:.0f} MB"
 
 
 def _counted(reader: InMemoryMetricReader) -> dict[str, int]:
-    """What the counters of losses say, where it is not nothing."""
+    """The drop counters that are not zero."""
     data = reader.get_metrics_data()
     found: dict[str, int] = {}
     scopes = [scope for process in data.resource_metrics for scope in process.scope_metrics] if data else []

@@ -1,4 +1,4 @@
-"""Scoring without a line of code: real programs run by `opentelemetry-instrument`, and a real receiver."""
+"""Zero-code scoring: programs run by `opentelemetry-instrument` with a real receiver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print("served")
 
 
 class Program:
-    """A program without a word of goldspan in it, in a folder with goldens."""
+    """A program that does not use goldspan, in a folder with goldens."""
 
     def __init__(self, folder: Path, endpoint: str) -> None:
         (folder / "goldens.yaml").write_text("goldens: [{id: g, tools: [search, book]}]")
@@ -77,15 +77,13 @@ def program(tmp_path: Path, received: tuple[str, Received]) -> Program:
 
 
 def _evaluations(received: Received) -> int:
-    """How many runs were scored, as the metrics have it."""
+    """The number of scored runs according to the metrics."""
     if "goldspan.evaluations" not in received.metrics:
         return 0
     return sum(point.as_int for point in received.metrics["goldspan.evaluations"].sum.data_points)
 
 
-def test_an_exporter_named_in_the_environment_scores_a_program_that_knows_nothing_of_it(
-    program: Program, received: tuple[str, Received]
-) -> None:
+def test_the_exporter_variable_scores_an_unmodified_program(program: Program, received: tuple[str, Received]) -> None:
     done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_GOLDENS="goldens.yaml")
     _, got = received
     assert done.stdout == "served\n"
@@ -99,7 +97,7 @@ def test_an_exporter_named_in_the_environment_scores_a_program_that_knows_nothin
 
 
 @pytest.mark.e2e
-def test_a_variable_alone_is_enough_under_auto_instrumentation(
+def test_the_goldens_variable_alone_enables_scoring_under_auto_instrumentation(
     program: Program, received: tuple[str, Received]
 ) -> None:
     program.run(GOLDSPAN_GOLDENS="goldens.yaml")
@@ -111,7 +109,7 @@ def test_a_variable_alone_is_enough_under_auto_instrumentation(
 
 
 @pytest.mark.e2e
-def test_goldens_are_not_needed(program: Program, received: tuple[str, Received]) -> None:
+def test_scoring_can_be_enabled_without_goldens(program: Program, received: tuple[str, Received]) -> None:
     program.run(GOLDSPAN_ENABLED="1")
     assert _evaluations(received[1]) == 1
 
@@ -133,7 +131,7 @@ def test_goldens_are_not_needed(program: Program, received: tuple[str, Received]
         ),
     ],
 )
-def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
+def test_spans_are_forwarded_and_not_scored_if_scoring_is_not_enabled(
     program: Program, received: tuple[str, Received], environment: dict[str, str]
 ) -> None:
     done = program.run(**environment)
@@ -165,7 +163,7 @@ def test_where_it_is_not_wanted_it_hands_on_and_scores_nothing(
         ),
     ],
 )
-def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_on(
+def test_a_configuration_error_is_logged_once_and_counted_and_the_program_continues(
     program: Program, received: tuple[str, Received], environment: dict[str, str], complaint: str
 ) -> None:
     done = program.run(**environment)
@@ -182,7 +180,7 @@ def test_what_is_set_up_wrongly_is_logged_once_and_counted_and_the_program_goes_
 
 
 @pytest.mark.e2e
-def test_a_wrong_exporter_behind_is_told_to_lose_the_spans_and_the_program_goes_on(program: Program) -> None:
+def test_an_unknown_downstream_exporter_is_logged_with_the_loss_of_spans(program: Program) -> None:
     done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_THEN_EXPORTER="oltp", GOLDSPAN_GOLDENS="goldens.yaml")
     assert done.stdout == "served\n"
     (line,) = [line for line in done.stderr.splitlines() if "goldspan" in line]
@@ -191,14 +189,14 @@ def test_a_wrong_exporter_behind_is_told_to_lose_the_spans_and_the_program_goes_
     assert "Traceback" not in done.stderr
 
 
-def test_both_doors_are_offered_by_name() -> None:
+def test_the_exporter_and_the_hook_are_registered_as_entry_points() -> None:
     (exporter,) = entry_points(group="opentelemetry_traces_exporter", name="goldspan")
     (hook,) = entry_points(group="opentelemetry_post_instrument", name="goldspan")
     assert exporter.load() is ScoringExporter
     assert hook.load() is post_instrument
 
 
-def test_a_program_that_does_not_ask_for_it_loads_none_of_it() -> None:
+def test_a_program_without_scoring_imports_only_the_zero_code_hook() -> None:
     code = (
         "import sys; from goldspan.capture.zero_code import post_instrument; post_instrument();"
         "print(*sorted(name for name in sys.modules if name.startswith('goldspan')))"
@@ -208,7 +206,7 @@ def test_a_program_that_does_not_ask_for_it_loads_none_of_it() -> None:
     assert done.stdout.split() == ["goldspan", *own, "goldspan.capture", "goldspan.capture.zero_code"]
 
 
-# --- the exporter by itself, where no hook runs -----------------------------------------------------------------------
+# --- the exporter without the hook -----------------------------------------------------------------------------------
 
 
 def _provider(exporter: SpanExporter, install: Install, batch: int = 512) -> TracerProvider:
@@ -230,7 +228,9 @@ def _serve(provider: TracerProvider, *, flush_after_each: bool = False) -> None:
                 provider.force_flush()
 
 
-def test_a_request_in_one_batch_is_exported_with_its_results(exported: Exported, install: Install) -> None:
+def test_a_request_in_one_batch_is_exported_with_its_results_as_attributes(
+    exported: Exported, install: Install
+) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
     _serve(provider)
     provider.force_flush()
@@ -240,7 +240,7 @@ def test_a_request_in_one_batch_is_exported_with_its_results(exported: Exported,
     assert not any(key.startswith("goldspan.score") for key in exported.attributes("POST /ask"))
 
 
-def test_a_request_that_comes_in_many_batches_is_scored_as_one(
+def test_a_request_that_arrives_in_many_batches_is_scored_once(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.jsonl"
@@ -253,7 +253,7 @@ def test_a_request_that_comes_in_many_batches_is_scored_as_one(
     assert results.read_text().count('"run_id"') == 1
 
 
-def test_a_request_whose_root_never_comes_is_scored_at_the_end(
+def test_a_request_whose_root_never_arrives_is_scored_at_shutdown(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.jsonl"
@@ -268,7 +268,7 @@ def test_a_request_whose_root_never_comes_is_scored_at_the_end(
     assert '"tools_used":["search"]' in results.read_text().replace(": ", ":")
 
 
-def test_exported_spans_are_not_scored_where_a_processor_scores_already(exported: Exported, install: Install) -> None:
+def test_the_exporter_does_not_score_if_a_scoring_processor_is_active(exported: Exported, install: Install) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
     goldspan.instrument(GOLDENS, sinks=[])
     _serve(provider)
@@ -277,7 +277,7 @@ def test_exported_spans_are_not_scored_where_a_processor_scores_already(exported
     assert not any(key.startswith("goldspan.score") for span in exported.spans for key in span.attributes or {})
 
 
-def test_where_it_can_it_leaves_everything_to_a_processor(exported: Exported, install: Install) -> None:
+def test_the_exporter_starts_a_scoring_processor_if_possible(exported: Exported, install: Install) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then=exported.exporter), install)
     _serve(provider)
     start_from_environment()
@@ -290,7 +290,7 @@ def test_where_it_can_it_leaves_everything_to_a_processor(exported: Exported, in
 
 
 @pytest.mark.usefixtures("install")
-def test_an_exporter_that_is_set_up_wrongly_hands_on_and_complains_once(
+def test_a_misconfigured_exporter_forwards_spans_and_logs_one_error(
     exported: Exported, install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = _provider(ScoringExporter("none.yaml", then=exported.exporter), install)
@@ -303,14 +303,14 @@ def test_an_exporter_that_is_set_up_wrongly_hands_on_and_complains_once(
     assert sum(_guard.failure_counts.values()) == 1
 
 
-def test_an_exporter_with_nothing_behind_says_so(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exporter_without_a_downstream_exporter_logs_it(install: Install, caplog: pytest.LogCaptureFixture) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then="none"), install)
     _serve(provider)
     assert provider.force_flush()
     assert "OTEL_TRACES_EXPORTER=goldspan has no downstream exporter that receives the spans" in caplog.text
 
 
-def test_a_flush_goes_on_to_what_stands_behind(exported: Exported) -> None:
+def test_force_flush_of_the_exporter_succeeds_if_the_downstream_flush_does(exported: Exported) -> None:
     assert ScoringExporter(GOLDENS, then=exported.exporter).force_flush()
 
 
@@ -319,7 +319,7 @@ class _Failing(SpanExporter):
         return SpanExportResult.FAILURE
 
 
-def test_an_exporter_scores_all_and_hands_on_some_traces_as_a_whole(
+def test_the_exporter_scores_all_runs_and_forwards_a_sample_of_whole_traces(
     exported: Exported, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = tmp_path / "results.jsonl"
@@ -336,7 +336,7 @@ def test_an_exporter_scores_all_and_hands_on_some_traces_as_a_whole(
     assert set(sizes.values()) == {4}
 
 
-def test_an_exporter_that_is_switched_off_only_hands_on(
+def test_a_disabled_exporter_only_forwards_spans(
     exported: Exported, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOLDSPAN_ENABLED", "0")
@@ -348,11 +348,11 @@ def test_an_exporter_that_is_switched_off_only_hands_on(
     assert not any(key.startswith("goldspan.score") for span in exported.spans for key in span.attributes or {})
 
 
-def test_what_fails_behind_is_told() -> None:
+def test_a_failure_of_the_downstream_exporter_is_returned() -> None:
     assert ScoringExporter(GOLDENS, then=_Failing()).export([]) is SpanExportResult.FAILURE
 
 
-def test_exporters_behind_are_found_by_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+def test_downstream_exporters_can_be_given_by_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     provider = _provider(ScoringExporter(GOLDENS, then="console"), install)
     _serve(provider)
     provider.force_flush()
