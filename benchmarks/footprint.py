@@ -193,8 +193,10 @@ def _fresh(code: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # Where byte code may not be written, each process would compile all of it anew, as no installation does.
-    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # Without byte code files, each process would compile all modules, unlike an installation. Coverage measurement
+    # would import further modules.
+    ignored = ("PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+    return {name: value for name, value in os.environ.items() if name not in ignored}
 
 
 def _judged(sentence: str, good: bool) -> bool:

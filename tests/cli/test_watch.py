@@ -314,9 +314,9 @@ def test_watch_requires_a_valid_read_token(
         assert "requires a read token: set --token-file, or the variable GOLDSPAN_READ_TOKEN" in err
         status, _, err = watch(gateway.address, "--token-file", str(folder / "send"))
         assert status == 2
-        assert "says: this token is for sending telemetry" in err
+        assert "says: this token permits sending telemetry only" in err
         monkeypatch.setenv("GOLDSPAN_READ_TOKEN", "wrong")
-        assert "not, or no longer, one of the gateway's" in watch(gateway.address)[2]
+        assert "the gateway does not know this bearer token" in watch(gateway.address)[2]
 
         def found() -> bool:
             return "trip" in watch(gateway.address, "--once")[1]

@@ -294,7 +294,7 @@ def test_a_user_logs_in_with_a_read_token_and_logs_out(visiting: Visiting, guard
     visit = visiting(guarded.address)
     visit.open("/?agent=support")
     submit_token(visit, "a guess")
-    expect(visit.page.get_by_role("alert")).to_contain_text("not, or no longer, a token that may read")
+    expect(visit.page.get_by_role("alert")).to_contain_text("This token does not permit reading")
     submit_token(visit, TOKEN)
     visit.page.wait_for_url("**/?agent=support")
     expect(visit.page.get_by_text("listening", exact=True)).to_be_visible()
