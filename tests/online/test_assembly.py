@@ -308,6 +308,21 @@ def test_tool_calls_below_a_long_lived_root_are_one_run_despite_pauses() -> None
     assert process.counts == AssemblyCounts(unended=3)
 
 
+def test_a_request_that_appears_between_two_idle_releases_is_scored_when_its_root_ends() -> None:
+    process = Process(idle=10)
+    process.start(1, "bare")
+    process.start(2, "component", 1)
+    process.start(3, "agent", 2)
+    assert process.wait(10) == []  # unfinished, and only a component so far
+    process.start(4, "tool", 1)
+    for number in (2, 3, 4):
+        process.end(number)
+    assert process.wait(10) == ["component 2: 0"]
+    assert process.end(1) == ["request 1: 1"]
+    assert process.wait(2) == []
+    assert len(process.assembly) == 0
+
+
 def test_a_run_is_released_after_its_lifetime_even_if_it_is_active() -> None:
     process = Process(idle=300, lifetime=1_000)
     process.start(1, "agent")

@@ -179,9 +179,11 @@ class Assembly(Generic[Live]):
 
     def _complete_root(self, trace: TraceState[Live], root: InFlightSpan[Live], now: float) -> list[AssembledSpans]:
         """Releases what is left in the tree of a local root that ended."""
-        nodes = list(root.walk())
+        has_work = any(self._reader.role(node) not in TRANSPARENT_ROLES and not node.is_scored for node in root.walk())
+        # The root of a trace that was released unfinished can be a run by itself, which is not scored before it ends.
+        is_pending = has_work or (trace.was_force_released and bool(trace.released_spans))
         done: list[AssembledSpans] = []
-        if trace.is_incomplete or all(self._reader.role(node) in TRANSPARENT_ROLES or node.is_scored for node in nodes):
+        if trace.is_incomplete or not is_pending:
             self._in_flight.release_subtree(trace, root, now)
         elif (related := self._related_release(trace, root)) is not None:
             live = self._reader.live_records(root)
