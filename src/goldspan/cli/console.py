@@ -14,6 +14,8 @@ from typing import Literal, TypeVar
 from rich.console import Console
 from rich.text import Text
 
+from goldspan.terminal.escapes import escape_control_characters
+
 PROGRAM_NAME = "goldspan"
 
 
@@ -114,15 +116,6 @@ def print_error(sentence: str) -> None:
 def print_warning(sentence: str) -> None:
     """Print a warning."""
     stderr_console().print(Text.assemble(("warning: ", "yellow"), escape_control_characters(sentence)))
-
-
-def escape_control_characters(text: str) -> str:
-    """Escape control and bidirectional characters in text from traces, so that a terminal shows them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character == "\n" else f"\\x{ord(character):02x}" for character in text
-    )
 
 
 def with_status(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[T]:

@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.text import Text
 
 from goldspan import semconv
-from goldspan.cli.console import command_line, escape_control_characters, stdout_console
+from goldspan.cli.console import command_line, stdout_console
 from goldspan.cli.options import STORE_FILE_NAME
 from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation, MatchMethod
+from goldspan.terminal.escapes import escape_control_characters
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -67,8 +68,8 @@ def demo(
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     from goldspan.capture.processor import ScoringProcessor
-    from goldspan.cli.tables import evaluation_block, verdict_summary
     from goldspan.demo import REQUESTS, answer_request
+    from goldspan.terminal.evaluation_text import evaluation_block, verdict_summary
 
     console = stdout_console()
     evaluations: list[Evaluation] = []

@@ -11,9 +11,10 @@ import typer
 from rich.text import Text
 
 from goldspan.cli import options
-from goldspan.cli.console import escape_control_characters, print_warning, stdout_console, with_known_total
+from goldspan.cli.console import print_warning, stdout_console, with_known_total
 from goldspan.errors import GoldenError
 from goldspan.model import RunUnit
+from goldspan.terminal.escapes import escape_control_characters
 
 if TYPE_CHECKING:
     from goldspan.goldens.golden_files.golden_loader import GoldenLibrary

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from goldspan.cli.console import escape_control_characters, print_warning, stderr_console
+from goldspan.cli.console import print_warning, stderr_console
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import join_words, short_repr
 from goldspan.model import Evaluation, Score
+from goldspan.terminal.escapes import escape_control_characters
 
 if TYPE_CHECKING:
     from goldspan.judge import Judge

@@ -19,17 +19,17 @@ from rich.text import Text
 from goldspan.cli.api_client import MAX_DOCUMENTS_PER_PAGE, ApiClient, ApiDocument, GatewayUnavailableError
 from goldspan.cli.console import (
     ResultsConsole,
-    escape_control_characters,
     print_warning,
     stderr_console,
 )
-from goldspan.cli.tables import mark_symbol
 from goldspan.content.tools import fold_name
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol, shorten_request
 from goldspan.sinks.serialization import to_json
 from goldspan.store import RunFilter
 from goldspan.store.store_protocol import ToolRole
+from goldspan.terminal.escapes import escape_control_characters
+from goldspan.terminal.evaluation_text import mark_symbol
 
 _SHARED_FIELDS = ("verdict", "agent", "service", "environment", "unit")
 """Fields that have the same name in a filter and in a document of the API."""
