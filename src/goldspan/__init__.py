@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from goldspan.otlp import load_runs
     from goldspan.scoring import compare, evaluate
     from goldspan.scoring.metrics.registry import metric
+    from goldspan.testing.assertions import assert_tools
 
 # The module of each public name. Names are imported on first use, so that `import goldspan` loads neither pydantic nor
 # protobuf.
@@ -100,6 +101,7 @@ _NAMES_BY_MODULE = {
     "goldspan.scoring": ("compare", "evaluate"),
     "goldspan.cases.case_evaluation": ("evaluate_cases",),
     "goldspan.scoring.metrics.registry": ("metric",),
+    "goldspan.testing.assertions": ("assert_tools",),
 }
 _SUBMODULES = {"judge": "goldspan.judge", "profiles": "goldspan.profiles", "sinks": "goldspan.sinks"}
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
@@ -136,6 +138,7 @@ __all__ = [
     "Vocabulary",
     "When",
     "__version__",
+    "assert_tools",
     "carry_context_into_threads",
     "compare",
     "evaluate",

@@ -51,17 +51,7 @@ def evaluation_block(
     `verbose` adds every score with its derivation, the values that differ, and how the golden was found.
     """
     shown = [render_row(row, values=verbose) for row in evaluation.comparison.rows]
-    grid = Table.grid()
-    grid.add_column(no_wrap=True, width=width, overflow="ellipsis")
-    grid.add_column()
-    grid.add_column(no_wrap=True, overflow="ellipsis")
-    for line in shown:
-        expected = (
-            Text(escape_control_characters(line.expected))
-            if line.expected is not None
-            else mark_symbol(_NO_MARK, console)
-        )
-        grid.add_row(expected, Text.assemble(" ", mark_symbol(line.mark, console), " "), _called_text(line, console))
+    grid = _comparison_grid(shown, console, width)
     title = Text.assemble(
         _verdict_text(evaluation, console),
         " ",
@@ -75,6 +65,45 @@ def evaluation_block(
     return Group(*lines, *(_detail_blocks(evaluation, shown) if verbose else ()), Text())
 
 
+def failure_block(evaluation: Evaluation, console: Console) -> RenderableType:
+    """Format an evaluation that did not pass, for a test: the reason first, then both sides and what differs."""
+    shown = [render_row(row, values=True) for row in evaluation.comparison.rows]
+    width = min(max([_NARROWEST, *(len(line.expected or "") for line in shown)]), _WIDEST)
+    lines: list[RenderableType] = [Text(escape_control_characters(evaluation.reason)), Text()]
+    if shown:
+        lines.append(Text(f"    {'expected':{width}}   called", style="bold"))
+        lines.append(indented(_comparison_grid(shown, console, width)))
+        lines += _difference_lines(shown)
+        lines += [Text(), legend([evaluation], console)]
+    if hints := capture_hints(evaluation.run):
+        lines += [Text(), hints_text(hints)]
+        lines += [indented(Text(hint.advice)) for hint in hints]
+    return Group(*lines)
+
+
+def _comparison_grid(shown: Iterable[RenderedRow], console: Console, width: int) -> Table:
+    """Return the expected and the called tools, side by side; `width`: the columns of the expected tools."""
+    grid = Table.grid()
+    grid.add_column(no_wrap=True, width=width, overflow="ellipsis")
+    grid.add_column()
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for line in shown:
+        expected = (
+            Text(escape_control_characters(line.expected))
+            if line.expected is not None
+            else mark_symbol(_NO_MARK, console)
+        )
+        grid.add_row(expected, Text.assemble(" ", mark_symbol(line.mark, console), " "), _called_text(line, console))
+    return grid
+
+
+def _difference_lines(shown: Iterable[RenderedRow]) -> Iterator[Text]:
+    """Yield one line for each value that differs."""
+    for line in shown:
+        for difference in line.differences:
+            yield Text(escape_control_characters(f"    {line.expected}.{difference}"))
+
+
 def _judgement_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield the reasons of judge scores below 1 that the reason of the evaluation does not contain."""
     for score in evaluation.scores:
@@ -86,10 +115,7 @@ def _judgement_lines(evaluation: Evaluation) -> Iterator[str]:
 def _detail_blocks(evaluation: Evaluation, shown: Iterable[RenderedRow]) -> Iterable[RenderableType]:
     run_id, match = evaluation.run.run_id, _match_text(evaluation.match)
     yield dim_text(f"    {escape_control_characters(run_id)}   {escape_control_characters(match)}")
-    for line in shown:
-        yield from (
-            Text(escape_control_characters(f"    {line.expected}.{difference}")) for difference in line.differences
-        )
+    yield from _difference_lines(shown)
     for score in evaluation.scores:
         yield Text(f"    {escape_control_characters(score.metric):{_METRIC_WIDTH}}").append_text(_score_text(score))
         told = (*score.steps, *(_judgement_fields(score.judgement) if score.judgement is not None else ()))
