@@ -14,8 +14,8 @@ import pytest
 
 import goldspan
 from goldspan.errors import GoldenError, GoldspanWarning
-from goldspan.goldens import load_goldens
-from goldspan.model import ExpectedTool, Golden
+from goldspan.goldens import Goldens, load_goldens
+from goldspan.model import ExpectedTool, Golden, GoldenSource, Tool, Vocabulary
 
 HOTELS = """\
 version: 1
@@ -513,3 +513,56 @@ def test_load_goldens_is_a_public_name_of_the_package() -> None:
     assert goldspan.goldens.load_goldens is load_goldens
     with pytest.raises(AttributeError, match="no_such_name"):
         goldspan.goldens.no_such_name  # noqa: B018
+
+
+# --- the lines of goldens ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("goldens.yaml", HOTELS, [4, 7]),
+        ("list.yaml", "# a comment\n\n- # the first\n  id: a\n  tools: []\n- {id: b, tools: []}\n", [4, 6]),
+        ("alias.yaml", "goldens:\n- &a {id: a, tools: []}\n-\n  <<: *a\n  id: b\n", [2, 4]),
+        ("merged.yaml", "x: &x {goldens: [{id: a, tools: []}]}\n<<: *x\nservers: []\n", [None]),
+        ("inner.yaml", "- id: a\n  tools:\n  - {name: t}\n- id: b\n  tools: []\n", [1, 4]),
+        ("goldens.jsonl", '{"version": 1}\n\n{"id": "a", "tools": []}\n{"id": "b", "tools": []}\n', [3, 4]),
+        ("list.json", ' [\n{\n"id": "a", "tools": [\n]},\n {"id": "b", "tools": []}]', [3, 5]),
+        (
+            "mapping.json",
+            (
+                '{"servers": ["goldens", "}"],\n "version": 1 , "goldens" :\n[ {"id": "a\\"]", "tools": []}\n,\n\n'
+                '{"id":"b","tools":[{"name": "t"}]}\n],\n"metrics": {}}'
+            ),
+            [3, 6],
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.endswith((".yaml", ".json", ".jsonl")) else "",
+)
+def test_a_golden_knows_its_file_and_the_line_of_its_first_key(
+    tmp_path: Path, name: str, text: str, lines: list[int | None]
+) -> None:
+    path = written(tmp_path, name, text)
+    sources = [golden.source for golden in load_goldens(path, on_warning=lambda _: None)]
+    assert sources == [GoldenSource(str(path), line) for line in lines]
+
+
+def test_the_source_of_a_golden_is_not_part_of_its_value(tmp_path: Path) -> None:
+    (read,) = from_yaml(tmp_path, "- {id: a, input: hi, tools: [search]}")
+    made = Golden("a", "hi", (ExpectedTool("search"),))
+    assert made.source is None
+    assert read == made
+    assert (read.digest, hash(read), repr(read)) == (made.digest, hash(made), repr(made))
+    assert Goldens([read], vocabulary=Vocabulary((Tool("search"),)))["a"].source == read.source
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"), [("[slow, 7]", ("slow", "7")), ("slow", ("slow",)), ("{a: 1}", ()), ("null", ())]
+)
+def test_the_tags_of_a_golden_are_metadata_without_a_warning(
+    tmp_path: Path, tags: str, expected: tuple[str, ...]
+) -> None:
+    path = written(tmp_path, "goldens.yaml", f"- {{id: a, tools: [], tags: {tags}}}")
+    (golden,) = load_goldens(path, on_warning=pytest.fail)
+    assert golden.tags == expected
+    assert Golden("b").tags == ()

@@ -186,6 +186,20 @@ class When:
     """The text of the request, or a matcher of it; `None`: any text."""
 
 
+TAGS_KEY = "tags"
+"""The metadata key of a golden's labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSource:
+    """Where a golden is defined."""
+
+    file: str
+    """The path of the file as the user wrote it."""
+    line: int | None = None
+    """The line of its first key, counted from 1; `None` if it is unknown."""
+
+
 @dataclass(frozen=True)
 class Golden:
     """The expected calls of a request, a component or a conversation."""
@@ -228,9 +242,17 @@ class Golden:
     """The component that the golden applies to; `None`: it applies to requests and conversations."""
     policy: bool = False
     """Whether the golden expects no calls and only forbids or limits some, for every run without another golden."""
+    source: GoldenSource | None = field(default=None, repr=False, compare=False)
+    """Where the golden is defined; `None`: not in a file."""
 
     def __hash__(self) -> int:
         return hash((self.id, self.digest))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The labels of the golden, for filters and thresholds: the text or the texts under the metadata key `tags`."""
+        tags = self.metadata.get(TAGS_KEY)
+        return (tags,) if isinstance(tags, str) else tuple(map(str, tags)) if isinstance(tags, list | tuple) else ()
 
     @cached_property
     def expected_calls(self) -> tuple[ExpectedTool, ...]:
@@ -239,7 +261,7 @@ class Golden:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that can change a verdict: without id, input and metadata.
+        """A hash of everything that can change a verdict: without id, input, metadata and source.
 
         A golden that cannot be serialized, because its arguments contain themselves or are nested too deeply, has a
         digest that no other golden has.

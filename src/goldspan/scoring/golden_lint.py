@@ -91,7 +91,7 @@ def _overlap_finding(same: Sequence[Golden]) -> LintFinding:
     return LintFinding("repetition", f"{_format_ids(ids)} {alike} and demand the same.", ids)
 
 
-_NOT_COMPARED = ("id", "input", "metadata", "when", "component")
+_NOT_COMPARED = ("id", "input", "metadata", "when", "component", "source")
 
 
 def _field_value(golden: Golden, field: str) -> object:

@@ -1,4 +1,4 @@
-"""Parses golden files in YAML, JSON and JSON Lines to plain values, with errors that name the line."""
+"""Parses golden files in YAML, JSON and JSON Lines to plain values, with the lines of goldens and of errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from goldspan.errors import GoldenError
+from goldspan.goldens.golden_files.json_positions import find_golden_lines
 from goldspan.goldens.spelling import short_repr
 
 MAX_YAML_DEPTH = 100
@@ -39,10 +40,15 @@ EMPTY_DOCUMENT = object()
 """The result for a text without a document."""
 
 
-def parse_yaml(text: str) -> Any:
-    """Parses the single document of a YAML text; returns `EMPTY_DOCUMENT` if there is none. Raises `YamlError`."""
+def parse_yaml(text: str, golden_lines: dict[int, int] | None = None) -> Any:
+    """Parses the single document of a YAML text; returns `EMPTY_DOCUMENT` if there is none. Raises `YamlError`.
+
+    `golden_lines` receives the line of each golden by its position in the list of goldens. A golden that is an alias
+    has none.
+    """
+    lines = {} if golden_lines is None else golden_lines
     try:
-        return _ValueBuilder(most=_VALUE_ALLOWANCE + _MAX_VALUES_PER_CHARACTER * len(text)).build(text)
+        return _ValueBuilder(_VALUE_ALLOWANCE + _MAX_VALUES_PER_CHARACTER * len(text), lines).build(text)
     except yaml.MarkedYAMLError as error:
         if "nesting" in (error.problem or ""):
             # libyaml has its own limit since 0.2.6. It parses ahead, so it may reach its limit before ours.
@@ -77,8 +83,9 @@ _MERGE_KEY = object()
 class _ValueBuilder:
     """Builds the value of a document from the events of the parser."""
 
-    def __init__(self, most: int) -> None:
-        self._max_values = most
+    def __init__(self, max_values: int, golden_lines: dict[int, int]) -> None:
+        self._max_values = max_values
+        self._golden_lines = golden_lines
         self._value_count = 0
         self._anchored: dict[str, tuple[Any, int] | None] = {}
         """The value of each anchor and its number of values; `None` while the value is incomplete."""
@@ -123,7 +130,16 @@ class _ValueBuilder:
             )
         if event.anchor:
             self._anchored[event.anchor] = None
+        if len(self._open) <= 2 and type(opened.value) is dict and self._is_in_golden_list():
+            self._golden_lines[len(self._open[-1].value)] = _line_number(event)
         self._open.append(opened)
+
+    def _is_in_golden_list(self) -> bool:
+        """Whether the next value is an item of the list of goldens: of the document, or of its key `goldens`."""
+        containers = self._open
+        if not containers or type(containers[-1].value) is not list:
+            return False
+        return len(containers) == 1 or containers[0].key == "goldens"
 
     def _end(self, event: Any) -> None:
         ended = self._open.pop()
@@ -222,6 +238,16 @@ def _parse_tagged_scalar(event: Any) -> Any:
 _HEADER_ONLY_KEYS = frozenset({"version", "defaults"})
 
 
+class DocumentEntry(NamedTuple):
+    """One golden of a file as plain values."""
+
+    location: str
+    """Its location in error messages, such as `line 3` or `goldens[2]`."""
+    line: int | None
+    """The line of its first key, counted from 1; `None` if it is unknown."""
+    value: Any
+
+
 @dataclass(frozen=True, slots=True)
 class GoldenDocument:
     """One golden file as plain values."""
@@ -230,8 +256,8 @@ class GoldenDocument:
     """The path of the file as the user wrote it."""
     header: Mapping[Any, Any]
     """The keys besides `goldens`; empty if the file is a list. In JSON Lines, the first line if it is not a golden."""
-    entries: Sequence[tuple[str, Any]]
-    """Each golden with its location in the file, such as `line 3`."""
+    entries: Sequence[DocumentEntry]
+    """The goldens in order."""
 
 
 def read_golden_document(path: Path) -> GoldenDocument:
@@ -245,11 +271,14 @@ def read_golden_document(path: Path) -> GoldenDocument:
         raise GoldenError(f"{name}: the file is empty.")
     if extension in (".jsonl", ".ndjson"):
         lines = list(_parse_json_lines(name, text))
-        header = lines.pop(0)[1] if _is_header(lines[0][1]) else {}
+        header = lines.pop(0).value if _is_header(lines[0].value) else {}
         return GoldenDocument(name, header, lines)
-    return _to_document(
-        name, _parse_json_document(name, text) if extension == ".json" else _parse_yaml_document(name, text)
-    )
+    if extension == ".json":
+        content = _parse_json_document(name, text)
+        return _to_document(name, content, find_golden_lines(text))
+    golden_lines: dict[int, int] = {}
+    content = _parse_yaml_document(name, text, golden_lines)
+    return _to_document(name, content, golden_lines)
 
 
 def _read_text(path: Path) -> str:
@@ -265,7 +294,7 @@ def _read_text(path: Path) -> str:
         raise GoldenError(f"{path}, line {line}: the file is not UTF-8 text.") from None
 
 
-def _to_document(name: str, content: Any) -> GoldenDocument:
+def _to_document(name: str, content: Any, lines: Mapping[int, int]) -> GoldenDocument:
     header: Mapping[Any, Any]
     goldens: Any
     if isinstance(content, list):
@@ -280,7 +309,8 @@ def _to_document(name: str, content: Any) -> GoldenDocument:
     if not isinstance(goldens, list):
         problem = "has no 'goldens'" if goldens is None else f"'goldens' must be a list, not {short_repr(goldens)}"
         raise GoldenError(f"{name}: {problem}.")
-    return GoldenDocument(name, header, [(f"goldens[{index}]", golden) for index, golden in enumerate(goldens)])
+    entries = [DocumentEntry(f"goldens[{index}]", lines.get(index), golden) for index, golden in enumerate(goldens)]
+    return GoldenDocument(name, header, entries)
 
 
 def _is_header(line: Any) -> bool:
@@ -300,9 +330,9 @@ def _has_declarations(header: Mapping[Any, Any]) -> bool:
 # --- formats ----------------------------------------------------------------------------------------------------------
 
 
-def _parse_yaml_document(name: str, text: str) -> Any:
+def _parse_yaml_document(name: str, text: str, golden_lines: dict[int, int]) -> Any:
     try:
-        content = parse_yaml(text)
+        content = parse_yaml(text, golden_lines)
     except YamlError as error:
         location = name if error.line is None else f"{name}, line {error.line}"
         raise GoldenError(f"{location}: {error.problem}.") from None
@@ -315,11 +345,11 @@ def _parse_json_document(name: str, text: str) -> Any:
     return _parse_json(text, name, lines_before=0)
 
 
-def _parse_json_lines(name: str, text: str) -> Iterator[tuple[str, Any]]:
+def _parse_json_lines(name: str, text: str) -> Iterator[DocumentEntry]:
     # Not `splitlines`: JSON text may contain the other line separators of Unicode.
     for index, line in enumerate(text.split("\n")):
         if line.strip():
-            yield f"line {index + 1}", _parse_json(line, name, lines_before=index)
+            yield DocumentEntry(f"line {index + 1}", index + 1, _parse_json(line, name, lines_before=index))
 
 
 class _RepeatedKeyError(Exception):

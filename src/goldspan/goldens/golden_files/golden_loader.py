@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from goldspan.errors import GoldenError, GoldspanWarning
 from goldspan.goldens.golden_files import golden_formats
-from goldspan.goldens.golden_files.golden_formats import GoldenDocument
+from goldspan.goldens.golden_files.golden_formats import DocumentEntry, GoldenDocument
 from goldspan.goldens.lookup.golden_lookup import DEFAULT_MARGIN, DEFAULT_NEAR, Goldens
 from goldspan.goldens.schema.golden_models import DECLARATION_KEYS
 from goldspan.goldens.schema.golden_parser import (
@@ -35,7 +35,8 @@ from goldspan.goldens.tool_names import (
     declaration_defaults,
     tool_name_matcher,
 )
-from goldspan.model import NO_VOCABULARY, ComponentSelector, Golden, ToolCall, Vocabulary
+from goldspan.model import NO_VOCABULARY, ComponentSelector, Golden, GoldenSource, ToolCall, Vocabulary
+from goldspan.model.goldens import TAGS_KEY
 
 OnGoldenError = Callable[[GoldenError], None]
 """Called with each error. If it returns, the invalid part is skipped and reading continues."""
@@ -151,7 +152,7 @@ class _ParsedFile:
     """A golden file with a parsed header."""
 
     name: str
-    entries: Sequence[tuple[str, Any]]
+    entries: Sequence[DocumentEntry]
     header: ParsedHeader = field(default_factory=ParsedHeader)
     extra_keys: dict[str, None] = field(default_factory=dict)
     """The undefined keys found so far, in order."""
@@ -220,13 +221,13 @@ def _parse_goldens(
     forbidden_check = _ForbiddenToolCheck(tool_name_matcher(vocabulary))
     for file in files:
         context = replace(shared, rules=_default_rules(file, collections, on_error))
-        for position, entry in file.entries:
+        for position, line, entry in file.entries:
             golden_id = entry.get("id") if isinstance(entry, dict) else None
             named = f"golden {short_repr(golden_id)}" if isinstance(golden_id, str) and golden_id else position
             location = f"{file.name}, {named}"
             try:
-                golden, extra_keys = parse_golden(entry, location, context)
-                file.extra_keys.update(dict.fromkeys(extra_keys))
+                golden, extra_keys = parse_golden(entry, location, context, GoldenSource(file.name, line))
+                file.extra_keys.update(dict.fromkeys(key for key in extra_keys if key != TAGS_KEY))
                 forbidden_check.check(golden, location)
                 if golden.id in first_file:
                     other_file = "" if first_file[golden.id] == file.name else f", in {first_file[golden.id]}"

@@ -40,6 +40,7 @@ from goldspan.model import (
     ExpectedItem,
     ExpectedTool,
     Golden,
+    GoldenSource,
     Tool,
     Vocabulary,
     When,
@@ -112,7 +113,9 @@ def resolve_metrics(
     return {**rules, "metrics": collections[metrics]}
 
 
-def parse_golden(mapping: Any, location: str, context: GoldenContext) -> tuple[Golden, tuple[str, ...]]:
+def parse_golden(
+    mapping: Any, location: str, context: GoldenContext, source: GoldenSource | None = None
+) -> tuple[Golden, tuple[str, ...]]:
     """Returns a golden and its keys that goldspan does not define. Raises `GoldenError` for an invalid golden."""
     if isinstance(mapping, Mapping):
         for key in ("tools", "expected_tools", "any_of"):
@@ -133,6 +136,7 @@ def parse_golden(mapping: Any, location: str, context: GoldenContext) -> tuple[G
         policy=_check_is_policy(entry, location),
         metadata=metadata,
         vocabulary=context.vocabulary,
+        source=source,
         **rules,
     )
     check_call_count(golden.tools, location)
