@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         GoldspanError,
         GoldspanWarning,
         MissingExtraError,
+        ResultsError,
         StoreError,
         TraceFileError,
     )
@@ -69,6 +70,7 @@ _NAMES_BY_MODULE = {
         "GoldspanError",
         "GoldspanWarning",
         "MissingExtraError",
+        "ResultsError",
         "StoreError",
         "TraceFileError",
     ),
@@ -124,6 +126,7 @@ __all__ = [
     "Match",
     "MissingExtraError",
     "Parallel",
+    "ResultsError",
     "Run",
     "Score",
     "ScoringProcessor",

@@ -3,6 +3,7 @@
 GoldspanError
 ├── TraceFileError       a trace file is missing, unreadable or contains no trace
 ├── GoldenError          a golden file has a misspelt key, a duplicate id or a wrong type
+├── ResultsError         a results file is missing, damaged, of another version or of another run
 ├── StoreError           a store is damaged, locked, full, read-only or of another version
 ├── ConfigurationError   a setting is wrong, a metric is unknown or wrongly declared, a processor is misconfigured
 └── MissingExtraError    the extra of a feature is not installed
@@ -23,6 +24,10 @@ class TraceFileError(GoldspanError):
 
 class GoldenError(GoldspanError):
     """A golden file is wrong; the text names the file, the golden and the field."""
+
+
+class ResultsError(GoldspanError):
+    """A results file cannot be read or written, or has the results of something else."""
 
 
 class StoreError(GoldspanError):

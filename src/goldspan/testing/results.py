@@ -1,0 +1,407 @@
+"""The results of running an agent on goldens, and the file in which they are saved case by case.
+
+A results file has one JSON object per line. The first line is the header, each further line is one trial of one golden.
+A line that repeats an earlier golden and trial replaces it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, get_args
+
+from goldspan._version import __version__
+from goldspan.errors import GoldspanWarning, ResultsError
+from goldspan.goldens.spelling import short_repr
+from goldspan.model import Evaluation, Golden, GoldenSource, Run
+from goldspan.model.telemetry import content_digest
+from goldspan.sinks.serialization import document_json, evaluation_document, to_json
+from goldspan.store.run_records import evaluation_to_document, run_from_document
+from goldspan.testing.statistics import Interval, TrialCount, pass_at_k, pass_hat_k, wilson_interval
+
+FORMAT_VERSION = 1
+FORMAT_KEY = "goldspan_results"
+"""The key of the header that holds the version of the format."""
+
+Outcome = Literal["passed", "failed", "not_evaluated", "error", "timeout"]
+"""The verdict of a case. `error`: the agent raised; `timeout`: the agent did not return in time."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+UNFINISHED_OUTCOMES: frozenset[Outcome] = frozenset({"error", "timeout"})
+"""The outcomes of cases that a resumed run repeats."""
+
+_MAX_MESSAGE_LENGTH = 2000
+_RUN_KEYS_OF_EVALUATION = ("unit", "run_id", "trace_ids", "span_id", "health")
+"""The keys of an evaluation's document that describe the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsHeader:
+    """What was run: the goldens, the agent and the settings that decide the results."""
+
+    scoring_version: int
+    goldens: tuple[str, ...] = ()
+    """The paths of the golden files."""
+    goldens_digest: str | None = None
+    """A hash of the goldens: see `goldens_digest`."""
+    agent: str | None = None
+    """The agent as `module:function`, if it is known."""
+    trials: int = 1
+    """How often each golden was run."""
+    metrics: tuple[str, ...] | None = None
+    """The metrics that were computed; `None`: those of the goldens, else the default metrics."""
+    keeps_arguments: bool = False
+    """Whether the runs contain the values of arguments and results."""
+    created: str | None = None
+    """The time at which the file was created: ISO 8601, UTC."""
+    goldspan: str = __version__
+    """The version of goldspan that wrote the file."""
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the header as a JSON object."""
+        return {FORMAT_KEY: FORMAT_VERSION, "goldspan": self.goldspan} | {
+            each.name: _as_json(getattr(self, each.name)) for each in fields(self) if each.name != "goldspan"
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CaseError:
+    """Why the agent returned nothing."""
+
+    type: str
+    """The name of the exception's class."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One trial of one golden."""
+
+    golden_id: str
+    outcome: Outcome
+    trial: int = 1
+    """The number of the trial, counted from 1."""
+    tags: tuple[str, ...] = ()
+    source: GoldenSource | None = None
+    attempts: int = 1
+    """How often the agent was called: more than once if it raised or timed out, and retries are allowed."""
+    error: CaseError | None = None
+    """The error of the last attempt."""
+    duration_ms: float | None = None
+    """The duration of the last attempt."""
+    evaluation: Mapping[str, Any] | None = None
+    """The evaluation as `goldspan score --json` prints it; `None` if the agent raised or timed out."""
+    run: Mapping[str, Any] | None = None
+    """The run as a document: see `to_run`."""
+    unattributed_spans: int = 0
+    """Spans that were recorded while the case ran and that belong to no case for certain."""
+    live_evaluation: Evaluation | None = field(default=None, repr=False, compare=False)
+    """The evaluation itself, if the case was run in this process."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The golden's id and the number of the trial: unique in a file."""
+        return self.golden_id, self.trial
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the case passed; `None`: it was not evaluated. An error and a timeout are failures."""
+        return None if self.outcome == "not_evaluated" else self.outcome == "passed"
+
+    @property
+    def reason(self) -> str:
+        """The verdict, or the error, in one sentence."""
+        if self.error is not None:
+            return f"{self.error.type}: {self.error.message}" if self.error.message else self.error.type
+        return "" if self.evaluation is None else str(self.evaluation["reason"])
+
+    def score(self, metric: str) -> float | None:
+        """Return the value of a metric, or `None` if it was not computed."""
+        for score in () if self.evaluation is None else self.evaluation["scores"]:
+            if score["metric"] == metric:
+                value = score["value"]
+                return None if value is None else float(value)
+        return None
+
+    def to_run(self) -> Run | None:
+        """Return the run, to evaluate it again.
+
+        Values of arguments and results are missing unless the header's `keeps_arguments` is set.
+        """
+        return None if self.run is None else run_from_document(self.run)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the case as a JSON object."""
+        names = (each.name for each in fields(self) if each.name != "live_evaluation")
+        return {name: _as_json(getattr(self, name)) for name in names}
+
+
+def evaluation_documents(
+    evaluation: Evaluation, *, keep_arguments: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the documents of an evaluation and of its run, as a `CaseResult` holds them."""
+    document = evaluation_document(evaluation)
+    left_out = document.keys() - _RUN_KEYS_OF_EVALUATION
+
+    def run_document(keep_values: bool) -> dict[str, Any]:
+        full = evaluation_to_document(evaluation, keep_arguments=keep_values)
+        return {key: value for key, value in full.items() if key not in left_out}
+
+    run: dict[str, Any] = json.loads(document_json(run_document, include_values=keep_arguments))
+    return json.loads(to_json(document)), run
+
+
+def goldens_digest(goldens: Iterable[Golden]) -> str:
+    """Return a hash of the ids, the inputs and the expectations of goldens. Their order does not matter."""
+    return content_digest(sorted([golden.id, golden.input or "", golden.digest] for golden in goldens))
+
+
+def shortened_message(error: BaseException) -> str:
+    """Return the message of an exception, shortened to the length that a results file holds."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the exception is the application's
+        return ""
+    return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
+
+
+@dataclass(frozen=True)
+class AgentResults:
+    """The results of an agent on goldens. Each golden and trial occurs once."""
+
+    header: ResultsHeader
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def counts(self) -> Mapping[Outcome, int]:
+        """The number of cases with each outcome."""
+        found = Counter(case.outcome for case in self.cases)
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of passed cases among those that were evaluated, raised or timed out; `None` if there are none."""
+        passed, total = self._passed_of_total()
+        return passed / total if total else None
+
+    def pass_rate_interval(self, confidence: float = 0.95) -> Interval | None:
+        """Return the Wilson interval of the pass rate, which takes the cases as independent."""
+        return wilson_interval(*self._passed_of_total(), confidence=confidence)
+
+    def _passed_of_total(self) -> tuple[int, int]:
+        verdicts = [case.passed for case in self.cases if case.passed is not None]
+        return sum(verdicts), len(verdicts)
+
+    @property
+    def trial_counts(self) -> Mapping[str, TrialCount]:
+        """For each golden: how many of its trials passed, of those that have a verdict."""
+        verdicts: dict[str, list[bool]] = {}
+        for case in self.cases:
+            found = verdicts.setdefault(case.golden_id, [])
+            if case.passed is not None:
+                found.append(case.passed)
+        return {golden_id: TrialCount(sum(found), len(found)) for golden_id, found in verdicts.items()}
+
+    def pass_hat_k(self, k: int) -> float | None:
+        """Return pass^k: the chance that k trials of a golden all pass, as a mean over the goldens."""
+        return pass_hat_k(self.trial_counts.values(), k)
+
+    def pass_at_k(self, k: int) -> float | None:
+        """Return pass@k: the chance that at least one of k trials of a golden passes, as a mean over the goldens."""
+        return pass_at_k(self.trial_counts.values(), k)
+
+    def mean(self, metric: str) -> float | None:
+        """Return the mean of a metric over the cases that have a value; `None` if none has."""
+        values = [value for case in self.cases if (value := case.score(metric)) is not None]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """The evaluations of the cases that were run in this process."""
+        return tuple(case.live_evaluation for case in self.cases if case.live_evaluation is not None)
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+class ResultsWriter:
+    """Writes a results file: each case is on the disk when `write` returns. Threads may share a writer.
+
+    An existing results file is renamed to `NAME.1`, unless `resume` is set: then its header must state the same
+    goldens, agent, metrics and trials, and new cases are appended. An incomplete last line is removed.
+
+    Args:
+        path: The path of the file.
+        header: The first line.
+        resume: Whether an existing file is continued.
+
+    Raises:
+        ResultsError: The file cannot be written, is not a results file, or has the results of something else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], header: ResultsHeader, *, resume: bool = False) -> None:
+        self.path = Path(path)
+        self.previous: tuple[CaseResult, ...] = ()
+        """The cases of the file that is resumed, without those that raised or timed out."""
+        self._lock = threading.Lock()
+        has_content = self.path.exists() and self.path.stat().st_size > 0
+        if has_content and resume:
+            found = read_results(self.path)
+            _check_same_header(self.path, found.header, header)
+            self.previous = tuple(case for case in found.cases if case.outcome not in UNFINISHED_OUTCOMES)
+        elif has_content:
+            _check_is_results_file(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if has_content and not resume:
+                os.replace(self.path, f"{self.path}.1")
+            self._file = self.path.open("ab")
+            if has_content and resume:
+                _end_last_line(self.path, self._file.fileno())
+        except OSError as error:
+            raise ResultsError(f"{self.path}: cannot be written: {error.strerror}") from error
+        if not (has_content and resume):
+            self._write_line(header.to_document())
+
+    def write(self, case: CaseResult) -> None:
+        """Append a case."""
+        self._write_line(case.to_document())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> ResultsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write_line(self, document: dict[str, Any]) -> None:
+        line = to_json(document).encode() + b"\n"
+        with self._lock:
+            try:
+                self._file.write(line)
+                self._file.flush()
+            except OSError as error:
+                raise ResultsError(f"{self.path}: cannot be written: {error.strerror}") from error
+
+
+def read_results(path: str | os.PathLike[str]) -> AgentResults:
+    """Read a results file. An incomplete last line, of a process that was killed, is ignored with a warning.
+
+    Raises:
+        ResultsError: The file is missing, is not a results file, or was written by another version of the format.
+    """
+    path = Path(path)
+    lines = _read_bytes(path).split(b"\n")
+    is_last_complete = not lines[-1]
+    if is_last_complete:
+        lines.pop()
+    header = _parse_header(path, lines[0] if lines else b"")
+    cases: dict[tuple[str, int], CaseResult] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        try:
+            case = _parse_case(json.loads(line))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            if number == len(lines) and not is_last_complete:
+                message = f"{path}, line {number}: the last line is incomplete and was ignored"
+                warnings.warn(message, GoldspanWarning, stacklevel=2)
+                break
+            raise ResultsError(f"{path}, line {number}: is not a case of a results file.") from error
+        cases[case.key] = case
+    return AgentResults(header, tuple(cases.values()))
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise ResultsError(f"{path}: cannot be read: {reason}; `goldspan run --results FILE` writes one.") from error
+
+
+def _parse_header(path: Path, line: bytes) -> ResultsHeader:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or FORMAT_KEY not in document:
+        raise ResultsError(f"{path}: is not a results file; `goldspan run --results FILE` writes one.")
+    if (version := document[FORMAT_KEY]) != FORMAT_VERSION:
+        problem = f"has version {short_repr(version)} of the format, and this goldspan reads version {FORMAT_VERSION}"
+        raise ResultsError(f"{path}: {problem}; run the agent again, or install the goldspan that wrote it.")
+    known: dict[str, Any] = {
+        each.name: tuple(value) if isinstance(value := document[each.name], list) else value
+        for each in fields(ResultsHeader)
+        if each.name in document
+    }
+    try:
+        return ResultsHeader(**known)
+    except TypeError:
+        raise ResultsError(f"{path}, line 1: the header has no scoring_version.") from None
+
+
+def _parse_case(document: Mapping[str, Any]) -> CaseResult:
+    """Return the case of a line. Raises one of several errors if the line is something else."""
+    known: dict[str, Any] = {each.name: document[each.name] for each in fields(CaseResult) if each.name in document}
+    known["tags"] = tuple(known.get("tags") or ())
+    if (source := known.get("source")) is not None:
+        known["source"] = GoldenSource(source["file"], source["line"])
+    if (error := known.get("error")) is not None:
+        known["error"] = CaseError(error["type"], error["message"])
+    case = CaseResult(**known)
+    if case.outcome not in OUTCOMES:
+        raise ValueError(case.outcome)
+    return case
+
+
+def _check_is_results_file(path: Path) -> None:
+    """Raise `ResultsError` rather than replace a file that holds something else."""
+    with path.open("rb") as file:
+        start = file.readline(100)
+    if FORMAT_KEY.encode() not in start:
+        raise ResultsError(f"{path}: exists and is not a results file; choose another name or delete it.")
+
+
+def _check_same_header(path: Path, found: ResultsHeader, wanted: ResultsHeader) -> None:
+    """Raise `ResultsError` if a file has results of other goldens, another agent or other settings."""
+    compared = {
+        "scoring_version": "another scoring version",
+        "goldens_digest": "other goldens",
+        "agent": "another agent",
+        "trials": "another number of trials",
+        "metrics": "other metrics",
+        "keeps_arguments": "another choice to keep arguments",
+    }
+    different = [what for name, what in compared.items() if getattr(found, name) != getattr(wanted, name)]
+    if different:
+        raise ResultsError(f"{path}: has the results of {different[0]}; start again without resuming.")
+
+
+def _end_last_line(path: Path, descriptor: int) -> None:
+    """Remove an incomplete last line, and end a complete one that has no line feed."""
+    content = path.read_bytes()
+    start = content.rfind(b"\n") + 1
+    if start == len(content):
+        return
+    try:
+        _parse_case(json.loads(content[start:]))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        os.ftruncate(descriptor, start)
+    else:
+        os.write(descriptor, b"\n")
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, GoldenSource | CaseError):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
