@@ -8,14 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from goldspan.cli.app import run
 from goldspan.model import Health
+from support.command_line import CommandResult, Goldspan
 
 ROOT = Path(__file__).parent.parent.parent
 TRACES = ROOT / "examples" / "traces.jsonl"
@@ -27,37 +25,7 @@ WITHOUT_CONTENT = FAMILIES / "google_adk-default-retry.pb.gz"
 ITS_LOGS = FAMILIES / "google_adk-default-retry.logs.pb.gz"
 
 
-class CommandResult(NamedTuple):
-    """The exit status and the output of a command."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return [line.rstrip() for line in self.out.splitlines()]
-
-    @property
-    def documents(self) -> list[dict]:  # type: ignore[type-arg]
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
 WEB_SPAN = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "GET /", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
-
-Goldspan = Callable[..., CommandResult]
-
-
-@pytest.fixture
-def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
-    """Run a command in this process."""
-
-    def command(*arguments: object) -> CommandResult:
-        monkeypatch.setattr(sys, "argv", ["goldspan", *map(str, arguments)])
-        status = run()
-        return CommandResult(status, *capsys.readouterr())
-
-    return command
 
 
 def in_its_own_process(*arguments: object, **environment: str) -> CommandResult:

@@ -103,10 +103,10 @@ def test_a_coloured_message_has_the_same_text() -> None:
 
 def test_assert_tools_fails_a_unittest_case() -> None:
     class BookingTest(unittest.TestCase):
-        def runTest(self) -> None:
+        def test_booking(self) -> None:
             assert_tools([], ["book"])
 
     result = unittest.TestResult()
-    BookingTest().run(result)
+    BookingTest("test_booking").run(result)
     assert not result.errors
     assert "Expected book was not called" in result.failures[0][1]

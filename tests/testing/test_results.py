@@ -89,7 +89,7 @@ def test_the_first_line_is_the_header_and_each_other_line_is_a_case(tmp_path: Pa
     }
     assert set(line) == {
         "golden_id", "trial", "tags", "source", "outcome", "attempts", "error", "duration_ms", "evaluation", "run",
-        "unattributed_spans",
+        "unattributed_spans", "golden_digest",
     }  # fmt: skip
     assert line["source"] == {"file": "goldens.yaml", "line": 3}
     assert line["evaluation"] == json.loads(json.dumps(evaluation_document(evaluate(RUN, BOOK))))

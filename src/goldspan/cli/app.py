@@ -57,6 +57,10 @@ COMMANDS = {
     "report": Outline(
         "Write a report on stored runs, or on traces, as one HTML file for CI artifacts and mail.", "report"
     ),
+    "check": Outline(
+        "Decide whether the results of an agent are good enough, alone and against a baseline, and report it to CI.",
+        "check",
+    ),
     "watch": Outline("Print the runs of a running gateway as they are scored, newest last, until Ctrl-C.", "watch"),
 }
 """The commands in the order of the help."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -25,10 +25,15 @@ from goldspan.terminal.evaluation_text import (
     verdict_summary,
 )
 
+if TYPE_CHECKING:
+    from goldspan.testing.check_reports import CheckOutcome
+    from goldspan.testing.gates import GateResult
+
 _MAX_ERROR_LENGTH = 100
 """Characters of an error that are shown."""
 _MAX_RUN_WIDTH = 40
 """Maximum columns for the description of a run."""
+_MAX_FAULTY_GOLDENS = 50
 
 
 _NOTE_MEANINGS: dict[str, str] = {
@@ -203,3 +208,50 @@ def _short_error(error: str) -> str:
 def _share_text(count: int, total: int) -> str:
     """Return the number of affected runs; empty for a single run."""
     return "" if total == 1 else f" (all {total} runs)" if count == total else f" ({count} of {total} runs)"
+
+
+def check_blocks(outcome: CheckOutcome) -> RenderableType:
+    """Format the outcome of a check: goldens that did not pass, what was required, the baseline, and the verdict."""
+    from goldspan.testing.check_reports import baseline_rows, baseline_sentence, counts_sentence
+
+    blocks: list[RenderableType] = []
+    if faulty := outcome.faulty_goldens:
+        table = _new_table()
+        table.add_column("golden", max_width=_MAX_RUN_WIDTH)
+        table.add_column("")
+        table.add_column("reason")
+        for golden in faulty[:_MAX_FAULTY_GOLDENS]:
+            is_worse = Text("worse", style="red") if golden.is_worse else ""
+            table.add_row(
+                escape_control_characters(golden.golden_id), is_worse, Text(escape_control_characters(golden.sentence))
+            )
+        blocks += [table, Text()]
+        if (omitted := len(faulty) - _MAX_FAULTY_GOLDENS) > 0:
+            blocks.append(dim_text(f"{omitted} more goldens did not pass; --format json names all\n"))
+    if outcome.gates:
+        blocks += [_gates_table(outcome.gates), Text()]
+    if outcome.baseline is not None:
+        table = _new_table()
+        table.add_column(baseline_sentence(outcome.baseline).rstrip("."))
+        for heading in ("baseline", "now", "p", ""):
+            table.add_column(heading, justify="right")
+        for *cells, verdict in baseline_rows(outcome.baseline):
+            table.add_row(*map(escape_control_characters, cells), Text(verdict, style="red"))
+        blocks += [table, Text()]
+    blocks.append(Text(counts_sentence(outcome.results)))
+    blocks += [Text(f"failed: {escape_control_characters(failure)}", style="bold red") for failure in outcome.failures]
+    if outcome.passed:
+        blocks.append(Text("The check passed.", style="green"))
+    return Group(*blocks)
+
+
+def _gates_table(gates: Iterable[GateResult]) -> Table:
+    table = _new_table()
+    table.add_column("required")
+    for heading in ("at least", "is", ""):
+        table.add_column(heading, justify="right")
+    for result in gates:
+        value = "—" if result.value is None else f"{result.value:.4f}"
+        verdict = Text("met", style="green") if result.is_met else Text("not met", style="red")
+        table.add_row(escape_control_characters(result.gate.label), f"{result.gate.minimum:g}", value, verdict)
+    return table

@@ -2,6 +2,10 @@
 
 - ``assertions``: asserts inside any test that an agent called the expected tools.
 - ``results``: the results of an agent on goldens, and the file in which they are saved case by case.
+- ``gates``: decides whether results reach the required values.
+- ``regressions``: decides whether a build is worse than its baseline.
+- ``rescoring``: evaluates the runs of a results file again.
+- ``check_reports``: the outcome of a check as JSON, JUnit XML, GitHub annotations and Markdown.
 - ``statistics``: pass^k, pass@k, intervals, and tests that compare two builds.
 
 The package imports none of its modules, because pytest imports it in every project that has goldspan installed.

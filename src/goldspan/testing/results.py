@@ -101,6 +101,8 @@ class CaseResult:
     """The run as a document: see `to_run`."""
     unattributed_spans: int = 0
     """Spans that were recorded while the case ran and that belong to no case for certain."""
+    golden_digest: str | None = None
+    """The hash of what the golden expects, by which two builds see that it changed; `None` if it is unknown."""
     live_evaluation: Evaluation | None = field(default=None, repr=False, compare=False)
     """The evaluation itself, if the case was run in this process."""
 
@@ -155,6 +157,11 @@ def evaluation_documents(
 
     run: dict[str, Any] = json.loads(document_json(run_document, include_values=keep_arguments))
     return json.loads(to_json(document)), run
+
+
+def outcome_of(evaluation: Evaluation) -> Outcome:
+    """Return the outcome of a case whose agent returned."""
+    return "not_evaluated" if evaluation.passed is None else "passed" if evaluation.passed else "failed"
 
 
 def goldens_digest(goldens: Iterable[Golden]) -> str:

@@ -25,6 +25,11 @@ class TrialCount(NamedTuple):
     passed: int
     trials: int
 
+    @property
+    def rate(self) -> float:
+        """The share of passed trials; there must be one trial at least."""
+        return self.passed / self.trials
+
 
 class Interval(NamedTuple):
     """A confidence interval."""
