@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from goldspan.otlp import load_runs
     from goldspan.scoring import compare, evaluate
     from goldspan.scoring.metrics.registry import metric
+    from goldspan.testing.agent_cases import evaluate_agent, evaluate_agent_async
     from goldspan.testing.assertions import assert_tools
+    from goldspan.testing.results import read_results
 
 # The module of each public name. Names are imported on first use, so that `import goldspan` loads neither pydantic nor
 # protobuf.
@@ -103,7 +105,9 @@ _NAMES_BY_MODULE = {
     "goldspan.scoring": ("compare", "evaluate"),
     "goldspan.cases.case_evaluation": ("evaluate_cases",),
     "goldspan.scoring.metrics.registry": ("metric",),
+    "goldspan.testing.agent_cases": ("evaluate_agent", "evaluate_agent_async"),
     "goldspan.testing.assertions": ("assert_tools",),
+    "goldspan.testing.results": ("read_results",),
 }
 _SUBMODULES = {"judge": "goldspan.judge", "profiles": "goldspan.profiles", "sinks": "goldspan.sinks"}
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
@@ -145,6 +149,8 @@ __all__ = [
     "carry_context_into_threads",
     "compare",
     "evaluate",
+    "evaluate_agent",
+    "evaluate_agent_async",
     "evaluate_cases",
     "expect",
     "extract",
@@ -154,6 +160,7 @@ __all__ = [
     "load_runs",
     "metric",
     "profiles",
+    "read_results",
     "sinks",
     "trace",
     "update_current_span",

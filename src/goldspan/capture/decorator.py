@@ -91,6 +91,7 @@ def trace(
 
     def decorate(function: F) -> F:
         plain, static = _unwrap_method(function)
+        _traced_kinds.add(kind)
         recorder = CallRecorder(
             plain,
             kind=kind,
@@ -107,6 +108,14 @@ def trace(
         return cast(F, traced)
 
     return cast(TraceDecorator, decorate) if function is None else decorate(function)
+
+
+_traced_kinds: set[TracedKind] = set()
+
+
+def has_traced_tools() -> bool:
+    """Returns whether a tool of this process is decorated: then a call of it would show."""
+    return "tool" in _traced_kinds
 
 
 def _check_options(kind: str, golden: str | None, metrics: Iterable[MetricLike] | None) -> None:

@@ -1,6 +1,9 @@
 """Evaluates agents before they ship: in tests, from a program and on the command line.
 
 - ``assertions``: asserts inside any test that an agent called the expected tools.
+- ``agent_cases``: `goldspan.evaluate_agent` runs an agent on the input of each golden.
+- ``agent_calls``: loads an agent by name, and calls it with a time limit.
+- ``span_capture``: captures the spans of each case alone, and builds its run.
 - ``results``: the results of an agent on goldens, and the file in which they are saved case by case.
 - ``gates``: decides whether results reach the required values.
 - ``regressions``: decides whether a build is worse than its baseline.

@@ -1,4 +1,4 @@
-"""Parses golden files in YAML, JSON and JSON Lines to plain values, with the lines of goldens and of errors."""
+"""Parses golden files in YAML, JSON and JSON Lines to plain values; errors and goldens have lines."""
 
 from __future__ import annotations
 
