@@ -22,11 +22,11 @@ from goldspan.testing.results import (
     AgentResults,
     CaseError,
     CaseResult,
-    Outcome,
     ResultsHeader,
     ResultsWriter,
     evaluation_documents,
     goldens_digest,
+    outcome_of,
     shortened_message,
 )
 from goldspan.testing.span_capture import DEFAULT_GRACE_S, CaseSpans, span_capture
@@ -271,7 +271,7 @@ class _CaseRunner:
             evaluation_document, run_document = evaluation_documents(evaluation, keep_arguments=self.keep_arguments)
         return CaseResult(
             golden_id=golden.id,
-            outcome=_outcome(call, evaluation),
+            outcome=outcome_of(evaluation) if evaluation else "timeout" if call.timed_out else "error",
             trial=trial,
             tags=golden.tags,
             source=golden.source,
@@ -281,14 +281,9 @@ class _CaseRunner:
             evaluation=evaluation_document,
             run=run_document,
             unattributed_spans=case.unattributed,
+            golden_digest=golden.digest,
             live_evaluation=evaluation,
         )
-
-
-def _outcome(call: AgentCall, evaluation: Evaluation | None) -> Outcome:
-    if evaluation is None:
-        return "timeout" if call.timed_out else "error"
-    return "not_evaluated" if evaluation.passed is None else "passed" if evaluation.passed else "failed"
 
 
 def _case_error(call: AgentCall, timeout: float | None) -> CaseError | None:
