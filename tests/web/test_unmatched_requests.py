@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Run, ToolCall, evaluate, load_goldens
+from goldspan.curation.request_groups import group_similar, mask_variables
 from goldspan.model import Health
 from goldspan.store import RunFilter, SqliteStore, open_store
 from goldspan.store.run_records import evaluation_to_document, run_from_document
 from goldspan.web import unmatched_requests as view
 from goldspan.web.display_text import escape_invisible
 from goldspan.web.pages import Pages
-from goldspan.web.unmatched_requests import draft_stored_run, group_similar, mask_variables, unmatched_requests
+from goldspan.web.unmatched_requests import draft_stored_run, unmatched_requests
 
 NONE = Goldens()
 

@@ -66,6 +66,9 @@ COMMANDS = {
 """The commands in the order of the help."""
 GOLDENS_COMMANDS = {
     "check": Outline("Check golden files, alone or against traces.", "goldens_command", "CHECK_EXAMPLES"),
+    "suggest": Outline(
+        "Suggest goldens from good runs, as YAML with comments that state the support.", "goldens_suggest"
+    ),
     "schema": Outline(
         "Print the JSON Schema of golden files, for editors and validators.", "goldens_command", "SCHEMA_EXAMPLES"
     ),
@@ -166,7 +169,7 @@ def goldspan(
 
 @_goldens.callback()
 def goldens() -> None:
-    """Check golden files, and print their JSON Schema."""
+    """Check golden files, suggest goldens from runs, and print the JSON Schema."""
 
 
 def run() -> int:

@@ -3,96 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from rapidfuzz.fuzz import ratio
-
+from goldspan.curation.request_groups import group_similar
 from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens.golden_files.golden_writer import draft_golden, draft_to_yaml
-from goldspan.goldens.text_matching import normalize_text
 from goldspan.model.rendering import shorten_request, truncate
 from goldspan.store import RunFilter, SqliteStore, StoredRun
 from goldspan.store.run_records import MAX_INPUT_LENGTH, run_from_document
 from goldspan.store.store_protocol import ALL_RUNS
 from goldspan.web.run_list import stored_capture_hints
-
-_SIMILARITY_THRESHOLD = 80.0
-"""The minimum `rapidfuzz.fuzz.ratio` of two masked texts in one group."""
-_NEIGHBOURHOOD_SIZE = 12
-"""Following texts with which each text is compared, in each of two sort orders. The time is linear in the texts."""
-_EXCERPT_LENGTH = 150
-"""Characters at the beginning, and at the end, of a long text that are compared."""
-
-
-def group_similar(texts: Sequence[str | None]) -> list[list[int]]:
-    """Return the indexes of similar texts, group by group. The order of the texts changes no group.
-
-    Sorted neighbourhoods: M. A. Hernández, S. J. Stolfo, "The merge/purge problem for large databases", SIGMOD 1995.
-    """
-    indexes: dict[str, list[int]] = {}
-    for index, text in enumerate(texts):
-        indexes.setdefault(mask_variables(text), []).append(index)
-    sets = _DisjointSets(indexes)
-    for ordered in (sorted(indexes), sorted(indexes, key=lambda text: text.split()[::-1])):
-        for position, text in enumerate(ordered):
-            for other in ordered[position + 1 : position + 1 + _NEIGHBOURHOOD_SIZE]:
-                if text and not sets.is_joined(text, other) and ratio(text, other, score_cutoff=_SIMILARITY_THRESHOLD):
-                    sets.join(text, other)
-    return [sorted(index for text in group for index in indexes[text]) for group in sets.groups()]
-
-
-def mask_variables(text: str | None) -> str:
-    """Replace the parts of a text that vary between similar requests: quotations, numbers, ids and addresses.
-
-    >>> mask_variables('Refund order AB-17 to "Ann Lee", please!')
-    'refund order # to # please'
-    """
-    masked = normalize_text(_excerpt(text or "")).replace("#", " ")
-    masked = _IDENTIFIER.sub(" # ", _QUOTED.sub(" # ", masked))
-    return " ".join(_PUNCTUATION.sub(" ", masked).split())
-
-
-def _excerpt(text: str) -> str:
-    return text if len(text) <= 2 * _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]} {text[-_EXCERPT_LENGTH:]}"
-
-
-_QUOTED = re.compile(r""""[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|`[^`]*`|(?<!\w)'[^']*'(?!\w)""")
-_IDENTIFIER = re.compile(r"[\w./:@+-]*[\d@][\w./:@+-]*", re.ASCII)
-"""Numbers, ids, dates and addresses: words with a digit or an @."""
-_PUNCTUATION = re.compile(r"[^\w#]+")
-
-
-class _DisjointSets:
-    """Groups texts that are joined directly or through other texts (union-find)."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._parent = {text: text for text in texts}
-
-    def is_joined(self, one: str, other: str) -> bool:
-        return self._root(one) == self._root(other)
-
-    def join(self, one: str, other: str) -> None:
-        first, second = sorted((self._root(one), self._root(other)))
-        self._parent[second] = first
-
-    def groups(self) -> Iterator[list[str]]:
-        by_root: dict[str, list[str]] = {}
-        for text in self._parent:
-            by_root.setdefault(self._root(text), []).append(text)
-        yield from by_root.values()
-
-    def _root(self, text: str) -> str:
-        while (parent := self._parent[text]) != text:
-            self._parent[text] = self._parent[parent]
-            text = parent
-        return text
-
 
 MAX_REQUESTS = 1000
 """The newest requests without a golden, which are grouped."""

@@ -51,6 +51,29 @@ def goldens_to_yaml(*goldens: Golden) -> str:
     return "".join(f"  {line}\n" for line in lines)
 
 
+def golden_with_comments_to_yaml(
+    golden: Golden, comments: Sequence[str], item_comments: Sequence[Sequence[str]]
+) -> str:
+    """Returns a golden as `goldens_to_yaml` does, with comments above it and above each item of its `tools`."""
+    lines: list[str] = [f"# {_comment_text(comment)}" for comment in comments]
+    mapping = golden_to_mapping(golden)
+    items = mapping.pop("tools", [])
+    golden_lines = [
+        *_mapping_lines(mapping, _MAX_LEVELS),
+        *(["tools:"] if items else [] if golden.policy else ["tools: []"]),
+    ]
+    for item, notes in zip(items, item_comments, strict=True):
+        golden_lines += [f"  # {_comment_text(note)}" for note in notes]
+        golden_lines += [f"  {line}" for line in _list_lines([_yaml_lines(item, _MAX_LEVELS)])]
+    lines += _list_lines([golden_lines])
+    return "".join(f"  {line}\n" for line in lines)
+
+
+def _comment_text(text: str) -> str:
+    """Returns a text on one line of printable characters."""
+    return "".join(character if character.isprintable() else " " for character in replace_lone_surrogates(text))
+
+
 def golden_to_mapping(golden: Golden) -> dict[str, Any]:
     """Returns a golden as the mapping of a golden file, without default values."""
     mapping: dict[str, Any] = {"id": golden.id}
@@ -243,7 +266,7 @@ def draft_golden(run: Run, *, arguments: bool = False, is_input_truncated: bool 
         input=None if is_input_truncated else input_text,
         when=When(input=Contains(input_text)) if is_input_truncated and input_text is not None else None,
         component=replace_lone_surrogates(run.component) if run.unit == "component" and run.component else None,
-        tools=tuple(_expected_tool(call, arguments) for call in _effective_calls(run.tool_calls)[:MAX_CALLS]),
+        tools=tuple(_expected_tool(call, arguments) for call in effective_calls(run.tool_calls)[:MAX_CALLS]),
     )
 
 
@@ -275,7 +298,7 @@ def replace_lone_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _effective_calls(calls: Sequence[ToolCall]) -> list[ToolCall]:
+def effective_calls(calls: Sequence[ToolCall]) -> list[ToolCall]:
     """Returns the calls of tools, without failed attempts before another call of the same tool.
 
     Calls of an agent with the name of a tool count as well, whatever the server of the tool, because a golden that
@@ -299,13 +322,13 @@ def _expected_tool(call: ToolCall, with_arguments: bool) -> ExpectedTool:
     try:
         return ExpectedTool(
             replace_lone_surrogates(call.name),
-            None if arguments is None else {key: _literal_value(arguments[key]) for key in arguments},
+            None if arguments is None else {key: literal_value(arguments[key]) for key in arguments},
         )
     except GoldenError:
         return ExpectedTool(replace_lone_surrogates(call.name))
 
 
-def _literal_value(value: Any) -> Any:
+def literal_value(value: Any) -> Any:
     """Returns a value that a golden compares literally, wrapped in `Equal` if it looks like a matcher."""
     try:
         if parse_matchers(value, "draft", "result") is value:

@@ -1,0 +1,8 @@
+"""Makes and maintains goldens: suggests, imports and compares them, and finds stale ones.
+
+``golden_suggestion``: suggests a golden for each group of requests, and verifies it on the runs of the group.
+``request_groups``: groups runs that ask for the same, and finds the condition that selects a group.
+``call_patterns``: finds the calls that runs have in common, with their order and alternatives.
+``argument_patterns``: finds what the arguments of similar calls have in common.
+``run_conditions``: parses `--where`, and decides which runs are good.
+"""
