@@ -29,6 +29,8 @@ class Outline(NamedTuple):
     """The module in `goldspan.cli` that defines the command as a function of the same name."""
     examples: str = "EXAMPLES"
     """The name of the examples in that module."""
+    function: str | None = None
+    """The name of the function, if it is not that of the command."""
 
 
 COMMANDS = {
@@ -68,6 +70,11 @@ GOLDENS_COMMANDS = {
     "check": Outline("Check golden files, alone or against traces.", "goldens_command", "CHECK_EXAMPLES"),
     "suggest": Outline(
         "Suggest goldens from good runs, as YAML with comments that state the support.", "goldens_suggest"
+    ),
+    "import": Outline(
+        "Import a dataset of another evaluation tool as goldens, and print what could not be carried over.",
+        "goldens_import",
+        function="import_dataset",
     ),
     "schema": Outline(
         "Print the JSON Schema of golden files, for editors and validators.", "goldens_command", "SCHEMA_EXAMPLES"
@@ -138,7 +145,9 @@ def _importer(name: str, outline: Outline) -> Callable[[], Any]:
     def import_command() -> Any:
         module = import_module(f"goldspan.cli.{outline.module}")
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        single.command(name, cls=Command, epilog=getattr(module, outline.examples))(getattr(module, name))
+        single.command(name, cls=Command, epilog=getattr(module, outline.examples))(
+            getattr(module, outline.function or name)
+        )
         return typer.main.get_command(single)
 
     return import_command
@@ -169,7 +178,7 @@ def goldspan(
 
 @_goldens.callback()
 def goldens() -> None:
-    """Check golden files, suggest goldens from runs, and print the JSON Schema."""
+    """Check, suggest, import and compare goldens, and print the JSON Schema of golden files."""
 
 
 def run() -> int:

@@ -5,4 +5,5 @@
 ``call_patterns``: finds the calls that runs have in common, with their order and alternatives.
 ``argument_patterns``: finds what the arguments of similar calls have in common.
 ``run_conditions``: parses `--where`, and decides which runs are good.
+``importing``: imports the datasets of other evaluation tools.
 """
