@@ -76,6 +76,16 @@ GOLDENS_COMMANDS = {
         "goldens_import",
         function="import_dataset",
     ),
+    "diff": Outline(
+        "Compare two golden files by what they state and, with --on, by their verdicts on the same runs.",
+        "goldens_diff",
+        "DIFF_EXAMPLES",
+    ),
+    "stale": Outline(
+        "Find goldens that no recent run matched, whose tools are gone, or that state what has become the exception.",
+        "goldens_diff",
+        "STALE_EXAMPLES",
+    ),
     "schema": Outline(
         "Print the JSON Schema of golden files, for editors and validators.", "goldens_command", "SCHEMA_EXAMPLES"
     ),

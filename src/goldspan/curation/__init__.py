@@ -5,5 +5,7 @@
 ``call_patterns``: finds the calls that runs have in common, with their order and alternatives.
 ``argument_patterns``: finds what the arguments of similar calls have in common.
 ``run_conditions``: parses `--where`, and decides which runs are good.
+``golden_diff``: compares what two sets of goldens state, and their verdicts on the same runs.
+``stale_goldens``: finds goldens that recent runs no longer use or follow.
 ``importing``: imports the datasets of other evaluation tools.
 """
