@@ -316,6 +316,28 @@ def test_tools_that_were_never_called_are_forbidden_on_request() -> None:
     assert item.golden.forbid == ("delete_all", "drop")
 
 
+def test_only_side_effects_are_expected_of_tools_that_write() -> None:
+    runs = runs_of(["find", "look", call("refund", how="card")], ["look", call("refund", how="card")], ["refund"])
+    suggestion = only(runs[:2], write_tools=("refund", "cancel*"))
+    golden = suggestion.golden
+    assert (golden.tools, golden.write_tools, golden.extra) == (
+        (ExpectedTool("refund", {"how": "card"}),),
+        ("refund",),
+        None,
+    )
+    assert evaluate([call("any"), call("refund", how="card")], golden).passed is True
+    assert evaluate([call("refund", how="card"), call("refund", how="card")], golden).passed is False
+    reading = only(runs_of(["find"], ["look"]), write_tools=("find_never", "look_never"))
+    assert (reading.golden.tools, reading.golden.write_tools) == ((), ())
+    (item,) = suggest_goldens(
+        runs_of(["find"], ["find"]), SuggestionOptions(write_tools=("ref*",)), offered=["refund"]
+    ).items
+    assert (item.golden.write_tools, item.golden.forbid, item.golden.extra) == (("refund",), ("refund",), "allow")
+    assert evaluate(["find", "refund"], item.golden).passed is False
+    repeated = only(runs_of(*[["a", "b"]] * 10), write_tools=("a", "b"))
+    assert repeated.golden.order == "in_order"
+
+
 @pytest.mark.parametrize("options", [{"min_support": 0.5}, {"min_support": 1.1}, {"min_runs": 0}, {"similarity": 30}])
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):

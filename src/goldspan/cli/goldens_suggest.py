@@ -24,6 +24,7 @@ Examples:\n
   goldspan goldens suggest goldspan-data --where verdict=pass --where since=30d --min-support 0.95\n
   goldspan goldens suggest goldspan.db --where 'tool_selection>=0.8' --forbid\n
   goldspan goldens suggest traces.jsonl --results rewards.csv --where reward=1\n
+  goldspan goldens suggest goldspan.db --write-tool 'book_*' --write-tool 'cancel_*'\n
 """
 
 
@@ -81,6 +82,15 @@ def suggest(
     forbid: Annotated[
         bool, typer.Option("--forbid", help="Forbid the tools that were offered and that no good run called.")
     ] = False,
+    write_tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--write-tool",
+            metavar="GLOB",
+            help="A tool with side effects. May be repeated. With it, only the calls of these tools are expected: "
+            "goldens tolerate all other calls, and a further side effect fails the run.",
+        ),
+    ] = None,
     unit: options.UnitOption = "request",
     golden_id_attribute: options.GoldenIdAttribute = None,
     out: Annotated[
@@ -101,7 +111,7 @@ def suggest(
 
     if out is not None and out.exists() and not force:
         raise ConfigurationError(f"{out}: the file exists; --force overwrites it")
-    settings = SuggestionOptions(min_support, min_runs, similarity, arguments, forbid)
+    settings = SuggestionOptions(min_support, min_runs, similarity, arguments, forbid, tuple(write_tool or ()))
     runs, others = _read_runs(paths, where, results, unit, golden_id_attribute, forbid=forbid)
     suggestions = suggest_goldens(
         runs,

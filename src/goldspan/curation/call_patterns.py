@@ -81,15 +81,23 @@ class CallMiner:
         runs: The runs, in a fixed order.
         min_support: The share of the runs in which a pattern must hold.
         with_arguments: Whether to look at arguments.
+        is_relevant: Whether to look at a call.
     """
 
-    def __init__(self, runs: Sequence[Run], min_support: float, *, with_arguments: bool = True) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        min_support: float,
+        *,
+        with_arguments: bool = True,
+        is_relevant: Callable[[ToolCall], bool] = lambda _: True,
+    ) -> None:
         self._runs = runs
         self._min_support = min_support
         self._needed = min_support * len(runs) - 1e-9
         self._with_arguments = with_arguments
         self._identity = tool_name_matcher(NO_VOCABULARY).tool_identity
-        self._calls = [effective_calls(run.tool_calls) for run in runs]
+        self._calls = [[call for call in effective_calls(run.tool_calls) if is_relevant(call)] for run in runs]
         self._requests = [normalize_text(run.input) for run in runs]
 
     def find(self) -> GroupPatterns:

@@ -40,6 +40,7 @@ from goldspan.model import (
     ToolCall,
 )
 from goldspan.scoring import evaluate
+from goldspan.scoring.matching.slot_plan import is_forbidden
 
 DEFAULT_SUPPORT = 0.9
 DEFAULT_MIN_RUNS = 2
@@ -61,6 +62,9 @@ class SuggestionOptions:
     """Whether arguments are expected."""
     forbid: bool = False
     """Whether tools that no run of the group calls are forbidden."""
+    write_tools: tuple[str, ...] = ()
+    """Glob patterns of tools with side effects. If there are any, only calls of these tools are expected, and calls of
+    other tools are tolerated."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a value out of range."""
@@ -191,7 +195,18 @@ class _Draft:
             for layer in self.patterns.layers:
                 entries += self._layer_entries([required[index] for index in layer])
         items, comments = tuple(item for item, _ in entries), tuple(comments for _, comments in entries)
-        return replace(self.base, tools=items, order=self.order, forbid=self.forbid), comments
+        golden = replace(self.base, tools=items, order=self.order, forbid=self.forbid)
+        return golden if required or golden.write_tools is None else self._without_required(golden), comments
+
+    def _without_required(self, golden: Golden) -> Golden:
+        """Return the golden of a group without a required side effect: it forbids all but the optional ones.
+
+        A golden that requires no call fails every run that calls an unexpected tool, also one that only reads.
+        """
+        identity = tool_name_matcher(NO_VOCABULARY).tool_identity
+        allowed = {identity(ToolCall(pattern.name)) for pattern in self.patterns.optional}
+        forbidden = [name for name in golden.write_tools or () if identity(ToolCall(name)) not in allowed]
+        return replace(golden, extra="allow", forbid=tuple(sorted({*golden.forbid, *forbidden})))
 
     def _layer_entries(self, layer: Sequence[Pattern]) -> Iterator[tuple[ExpectedItem, tuple[str, ...]]]:
         entries = [entry for pattern in layer for entry in self._ordered_entries(pattern)]
@@ -282,7 +297,8 @@ class _Draft:
     def states_something(self) -> bool:
         """Whether the golden can fail a run. With optional calls only, it fails runs that call another tool."""
         has_only_optional = bool(self.patterns.optional) and not self.patterns.required
-        return not has_only_optional or self.runs >= MIN_RUNS_OF_COUNT or bool(self.forbid)
+        fails_others = self.runs >= MIN_RUNS_OF_COUNT or self.base.write_tools is not None
+        return not has_only_optional or fails_others or bool(self.forbid)
 
 
 def _required_tool(pattern: CallPattern, runs: int) -> ExpectedTool:
@@ -320,12 +336,21 @@ def _suggest_golden(
     text, when = condition_of_group(group)
     text = None if text is None else replace_lone_surrogates(text)
     base = Golden(golden_id, input=text, when=when, component=group.component)
+    names = tool_name_matcher(NO_VOCABULARY)
+
+    def is_relevant(call: ToolCall) -> bool:
+        return not options.write_tools or is_forbidden(call, options.write_tools, names)
+
+    if options.write_tools:
+        writing = sorted(replace_lone_surrogates(name) for name in tools if name and is_relevant(ToolCall(name)))
+        base = replace(base, write_tools=tuple(writing))
     mined = group.runs[:: -(-len(group.runs) // _MAX_MINED_RUNS)]
-    patterns = CallMiner(mined, options.min_support, with_arguments=options.arguments).find()
+    miner = CallMiner(mined, options.min_support, with_arguments=options.arguments, is_relevant=is_relevant)
+    patterns = miner.find()
     if len(patterns.layers) <= 1:
         order: CallOrder = "any"
     else:
-        order = "exact" if patterns.only_these else "in_order"
+        order = "exact" if patterns.only_these and not options.write_tools else "in_order"
     forbidden = _never_called(group.runs, tools) if options.forbid else ()
     draft = _Draft(base, patterns, len(mined), order, forbidden)
     if draft.order != "any" and draft.orders_alternatives_in_groups:
