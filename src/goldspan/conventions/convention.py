@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, field, fields
+from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
+from types import CodeType
 from typing import Any
 
 from goldspan.content import envelopes
@@ -81,6 +83,8 @@ class Convention:
     """Unwraps arguments, already parsed to plain values, from the family's envelope. May return `CallArguments`."""
     unwrap_result: Callable[[Any], Any] = envelopes.unwrap_result
     """Unwraps results in the same way. May return a `CallResult`."""
+    is_member: Callable[[SpanRecord], bool] | None = None
+    """Whether a span that has attributes of the family is of the family, if its attributes' names do not show that."""
     postprocess: Callable[[SpanRecord, SpanFacts], SpanFacts | None] | None = None
     """Corrects the facts that the tables gave. Returns `None` to discard them."""
     notes: tuple[str, ...] = ()
@@ -159,7 +163,7 @@ _CHECKS: Mapping[str, declaration.Check] = {
     "common_attributes": _CHECK_ATTRIBUTE_MAP,
     "span_name_templates": declaration.check_name_templates,
     **dict.fromkeys(("unwrap_arguments", "unwrap_result"), declaration.check_function),
-    "postprocess": declaration.check_optional_function,
+    **dict.fromkeys(("is_member", "postprocess"), declaration.check_optional_function),
     "capture_setting": declaration.check_optional_text,
     "capture_settings_by_scope": declaration.check_text_mapping,
     "is_shared": declaration.check_flag,
@@ -169,35 +173,43 @@ _CHECKS: Mapping[str, declaration.Check] = {
 class SpanReader:
     """Applies a convention to spans that all have the same attributes."""
 
-    __slots__ = ("_convention_names", "_has_marker", "_plans", "_postprocess", "_roles_by_attribute", "attribute_names")
+    __slots__ = ("_build_facts", "_has_marker", "_is_member", "_postprocess", "_roles_by_attribute", "attribute_names")
 
     def __init__(self, convention: Convention, present: Set[str]) -> None:
         """Prepare a convention for spans with the `present` attributes."""
-        self._convention_names = (convention.name,)
+        self._is_member = convention.is_member
         self._postprocess = convention.postprocess
         self._has_marker = not present.isdisjoint(convention.marker_attributes)
         known = convention.roles.items() if present.isdisjoint(convention.excluded_by) else ()
-        self._roles_by_attribute = tuple((attribute, roles) for attribute, roles in known if attribute in present)
-        possible = (role for _, roles in self._roles_by_attribute for role in roles.values())
-        self._plans = {role: _ExtractionPlan.build(convention, role, present) for role in (None, *possible)}
-        self.attribute_names = {key for plan in self._plans.values() for key in plan.attribute_names}.union(
-            key for key, _ in self._roles_by_attribute
+        self._roles_by_attribute = tuple(
+            (attribute, None if roles.keys() == {ANY} else roles, roles.get(ANY))
+            for attribute, roles in known
+            if attribute in present
+        )
+        possible = (
+            role for attribute, _, _ in self._roles_by_attribute for role in convention.roles[attribute].values()
+        )
+        plans = {role: _ExtractionPlan.build(convention, role, present) for role in (None, *possible)}
+        self._build_facts = _FactsBuilders(plans)
+        self.attribute_names = {key for plan in plans.values() for key in plan.attribute_names}.union(
+            attribute for attribute, _, _ in self._roles_by_attribute
         )
         """The attributes whose values `read` needs."""
 
     def read(self, span: SpanRecord, attributes: Mapping[str, Any]) -> SpanFacts | None:
         """Return the facts of a span, or `None`. `attributes` holds at least the values of `attribute_names`."""
+        if self._is_member is not None and not self._is_member(span):
+            return None
         role = None
-        for attribute, roles in self._roles_by_attribute:
+        for attribute, roles, role_of_any in self._roles_by_attribute:
             value = attributes[attribute]
             if value is not None:
-                role = roles.get(str(value).lower()) or roles.get(ANY)
+                role = roles.get(str(value).lower()) or role_of_any if roles is not None else role_of_any
                 if role is not None:
                     break
         if role is None and not self._has_marker:
             return None
-        facts = SpanFacts(role, self._convention_names)
-        self._plans[role].apply(span, attributes, facts)
+        facts = self._build_facts[role](span, attributes)
         if self._postprocess is None:
             return facts
         corrected = self._postprocess(span, facts)
@@ -206,86 +218,130 @@ class SpanReader:
         return corrected
 
 
+_FactsBuilder = Callable[[SpanRecord, Mapping[str, Any]], SpanFacts]
+"""Builds the facts of a span from its attribute values."""
+
+
+class _FactsBuilders(dict[Role | None, _FactsBuilder]):
+    """The functions that build the facts of spans, by role. A function is compiled when it is first needed."""
+
+    def __init__(self, plans: Mapping[Role | None, _ExtractionPlan]) -> None:
+        self._plans = plans
+
+    def __missing__(self, role: Role | None) -> _FactsBuilder:
+        builder = self[role] = self._plans[role].compile()
+        return builder
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExtractionPlan:
     """The tables of one role, merged so that a span is read in one pass."""
 
-    text_fields: tuple[tuple[str, str], ...]
-    """Text fields of `SpanFacts`, each with an attribute that holds it. The preferred attribute comes last."""
-    raw_fields: tuple[tuple[str, str], ...]
-    """The same for fields whose value is kept as written."""
-    envelope_fields: tuple[tuple[str, str, Callable[[Any], Any]], ...]
-    """The same for arguments and results, with the function that unwraps them."""
+    role: Role | None
+    convention_names: tuple[str, ...]
+    fields: Mapping[str, AttributeNames]
+    """The attributes that may hold each text, raw or envelope field of `SpanFacts`, in order of preference."""
+    openers: Mapping[str, Callable[[Any], Any]]
+    """The functions that unwrap the envelope fields."""
     tool_definitions: AttributeNames
     input_messages: tuple[MessageSource, ...]
     output_messages: tuple[MessageSource, ...]
-    sources_without_events: tuple[tuple[MessageSource, ...], tuple[MessageSource, ...]]
-    """The input and output sources that apply to a span without events, which most spans are."""
     name_patterns: tuple[re.Pattern[str], ...]
 
     @property
     def attribute_names(self) -> Iterable[str]:
-        """The attributes whose values `apply` needs."""
-        return [*(key for _, key in self.text_fields + self.raw_fields), *(key for _, key, _ in self.envelope_fields)]
+        """The attributes whose values the facts need."""
+        return chain.from_iterable(self.fields.values())
 
     @classmethod
     def build(cls, convention: Convention, role: Role | None, present: Set[str]) -> _ExtractionPlan:
         own = convention.attributes_by_role.get(role, AttributeMap()) if role is not None else AttributeMap()
         common = convention.common_attributes
 
-        def present_attributes(*facts: str) -> tuple[tuple[str, str], ...]:
-            keys = ((fact, key) for fact in facts for key in reversed(getattr(own, fact) + getattr(common, fact)))
-            return tuple((fact, key) for fact, key in keys if key in present)
+        def present_attributes(fact: str) -> AttributeNames:
+            return tuple(key for key in getattr(own, fact) + getattr(common, fact) if key in present)
 
-        inputs = tuple(
-            source for source in own.input_messages + common.input_messages if _may_hold_messages(source, present)
-        )
-        outputs = tuple(
-            source for source in own.output_messages + common.output_messages if _may_hold_messages(source, present)
-        )
-        openers = {"arguments": convention.unwrap_arguments, "result": convention.unwrap_result}
+        def possible_sources(fact: str) -> tuple[MessageSource, ...]:
+            sources = getattr(own, fact) + getattr(common, fact)
+            return tuple(source for source in sources if _may_hold_messages(source, present))
+
+        templates = convention.span_name_templates.get(role, ()) if role is not None else ()
         return cls(
-            text_fields=present_attributes(*_TEXT_FIELDS),
-            raw_fields=present_attributes(*_RAW_FIELDS),
-            envelope_fields=tuple((fact, key, openers[fact]) for fact, key in present_attributes(*_ENVELOPE_FIELDS)),
-            tool_definitions=tuple(key for key in own.tool_definitions + common.tool_definitions if key in present),
-            input_messages=inputs,
-            output_messages=outputs,
-            sources_without_events=(_without_event_sources(inputs), _without_event_sources(outputs)),
-            name_patterns=tuple(map(_compile_name_template, convention.span_name_templates.get(role, ())))
-            if role is not None
-            else (),
+            role=role,
+            convention_names=(convention.name,),
+            fields={fact: present_attributes(fact) for fact in (*_TEXT_FIELDS, *_RAW_FIELDS, *_ENVELOPE_FIELDS)},
+            openers={"arguments": convention.unwrap_arguments, "result": convention.unwrap_result},
+            tool_definitions=present_attributes("tool_definitions"),
+            input_messages=possible_sources("input_messages"),
+            output_messages=possible_sources("output_messages"),
+            name_patterns=tuple(map(_compile_name_template, templates)),
         )
 
-    def apply(self, span: SpanRecord, attributes: Mapping[str, Any], facts: SpanFacts) -> None:
-        """Write the facts that the tables find in a span into `facts`."""
-        for fact, key in self.text_fields:
-            value = attributes[key]
-            if value is not None:
-                # An attribute may hold any type, but extraction compares and sorts names and ids.
-                setattr(facts, fact, value if isinstance(value, str) else str(value))
-        for fact, key in self.raw_fields:
-            value = attributes[key]
-            if value is not None:
-                setattr(facts, fact, value)
-        for fact, key, open_envelope in self.envelope_fields:
-            value = attributes[key]
-            if value is not None:
-                setattr(facts, fact, RawValue(value, open_envelope))
-        if self.input_messages or self.output_messages:
-            inputs, outputs = (
-                (self.input_messages, self.output_messages) if span.events else self.sources_without_events
-            )
-            facts.input_messages = tuple([partial(source, span) for source in inputs])
-            facts.output_messages = tuple([partial(source, span) for source in outputs])
-        if self.tool_definitions:
-            facts.tool_definitions = tuple(
-                [partial(tool_definitions, span.attributes[key]) for key in self.tool_definitions]
-            )
-        if self.name_patterns and facts.name is None:
-            facts.span_name = _match_span_name(span, self.name_patterns)
+    def compile(self) -> _FactsBuilder:
+        """Return a function that builds the facts of a span as the plan says.
+
+        Reading a span with an interpreted plan takes 1.5 (tool) to 1.9 (model) times as long.
+        """
+        sources = {fact: getattr(self, fact) for fact in ("input_messages", "output_messages")}
+        lists = {**self.fields, **sources, "tool_definitions": self.tool_definitions}
+        lists |= {f"{fact}_without_events": _without_event_sources(each) for fact, each in sources.items()}
+        code = _compile_builder(tuple((name, len(items)) for name, items in lists.items()), bool(self.name_patterns))
+        namespace: dict[str, Any] = {
+            f"{name}_{n}": item for name, items in lists.items() for n, item in enumerate(items)
+        }
+        namespace |= {f"open_{fact}": opener for fact, opener in self.openers.items()}
+        namespace |= {"role": self.role, "convention_names": self.convention_names, "patterns": self.name_patterns}
+        namespace |= {"new": object.__new__, "SpanFacts": SpanFacts, "RawValue": RawValue, "partial": partial}
+        namespace |= {"read_tool_definitions": tool_definitions, "match_span_name": _match_span_name}
+        exec(code, namespace)  # the code contains no text of a convention
+        builder: _FactsBuilder = namespace["build_facts"]
+        return builder
 
 
+@lru_cache(maxsize=1024)
+def _compile_builder(lengths: tuple[tuple[str, int], ...], has_name_patterns: bool) -> CodeType:
+    """Return the code of a function for all plans that have as many attributes and sources for each fact.
+
+    The values of a plan are its global variables: the third source of `input_messages` is `input_messages_2`.
+    """
+    number = dict(lengths)
+
+    def names(fact: str) -> list[str]:
+        return [f"{fact}_{n}" for n in range(number[fact])]
+
+    def bound(fact: str) -> str:
+        return "(" + "".join(f"partial({source}, span), " for source in names(fact)) + ")"
+
+    lines = ["facts = new(SpanFacts)", "facts.role = role", "facts.conventions = convention_names"]
+    for fact in (*_TEXT_FIELDS, *_RAW_FIELDS, *_ENVELOPE_FIELDS):
+        if not number[fact]:
+            continue
+        first, *others = names(fact)
+        lines.append(f"value = attributes[{first}]")
+        lines += [f"if value is None: value = attributes[{other}]" for other in others]
+        if fact in _TEXT_FIELDS:
+            # An attribute may hold any type, but extraction compares and sorts names and ids.
+            lines.append(f"facts.{fact} = value if value is None or isinstance(value, str) else str(value)")
+        elif fact in _RAW_FIELDS:
+            lines.append(f"facts.{fact} = value")
+        else:
+            lines.append(f"facts.{fact} = None if value is None else RawValue(value, open_{fact})")
+    for fact in ("input_messages", "output_messages"):
+        other = f"{fact}_without_events"
+        choice = bound(fact) if number[fact] == number[other] else f"{bound(fact)} if span.events else {bound(other)}"
+        lines.append(f"facts.{fact} = {choice}")
+    offered = "".join(f"partial(read_tool_definitions, span.attributes[{key}]), " for key in names("tool_definitions"))
+    lines.append(f"facts.tool_definitions = ({offered})")
+    absent = [name for name in _OPTIONAL_FIELDS if not number.get(name)]
+    lines.append("".join(f"facts.{name} = " for name in absent) + "None")
+    lines.append("facts.is_retracted = facts.is_annotated = False")
+    if has_name_patterns:
+        lines.append("if facts.name is None: facts.span_name = match_span_name(span, patterns)")
+    source = "\n    ".join(["def build_facts(span, attributes):", *lines, "return facts"])
+    return compile(source, "<goldspan facts>", "exec")
+
+
+_OPTIONAL_FIELDS = tuple(each.name for each in fields(SpanFacts) if each.default is None and each.name != "role")
 _ENVELOPE_FIELDS = ("arguments", "result")
 _RAW_FIELDS = ("input", "output", "finish_reason")
 _TEXT_FIELDS = ("name", "call_id", "error", "server", "agent", "session_id", "request_id")

@@ -120,10 +120,8 @@ def _without_repeated_parts(message: Any) -> Any:
     return {**message, "parts": [part for index, part in enumerate(parts) if not index or part != parts[index - 1]]}
 
 
-def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
+def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts:
     attributes = span.attributes
-    if not _is_copilot(span):
-        return None
     operation = attributes.get(semconv.OPERATION)
     if operation == semconv.EXECUTE_TOOL:
         _postprocess_tool(attributes, facts)
@@ -137,14 +135,10 @@ def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
 
 def _is_copilot(span: SpanRecord) -> bool:
     """Whether Copilot wrote the span. Users may rename the scope and the service, but not the provider."""
+    if span.scope in _SCOPES or span.service in _SERVICES:
+        return True
     attributes = span.attributes
-    event = attributes.get(_EVENT)
-    return (
-        span.scope in _SCOPES
-        or attributes.get(_PROVIDER) == "github"
-        or (event is not None and str(event).startswith(_CHAT_EVENTS))
-        or span.service in _SERVICES
-    )
+    return attributes.get(_PROVIDER) == "github" or str(attributes.get(_EVENT)).startswith(_CHAT_EVENTS)
 
 
 def _postprocess_tool(attributes: Mapping[str, Any], facts: SpanFacts) -> None:
@@ -182,6 +176,7 @@ CONVENTION = Convention(
         input_messages=(_InputMessages(semconv.INPUT_MESSAGES),),
         output_messages=(_OutputMessages(semconv.OUTPUT_MESSAGES),),
     ),
+    is_member=_is_copilot,
     postprocess=_postprocess,
     notes=(
         "goldspan removes the tags that the runtime adds to a prompt, such as `<current_datetime>`.",

@@ -98,6 +98,7 @@ class _TraceIdCache(dict[bytes, str]):
 
 
 _RecordFactory = Callable[[Any, _TraceIdCache, str, Mapping[str, Any]], SpanRecord]
+_new_record = object.__new__
 
 
 def _decode_request(request: Any, record: _RecordFactory) -> DecodedSpans:
@@ -127,7 +128,7 @@ def _parse_span_record(data: bytes, trace_ids: _TraceIdCache, scope: str, resour
 
 
 def _span_record(span: Any, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
-    record = _LazySpanRecord.__new__(_LazySpanRecord)
+    record = _new_record(_LazySpanRecord)
     record._span = span
     record.trace_id = trace_ids[span.trace_id]
     record.span_id = validated_span_id(span.span_id)
@@ -150,33 +151,41 @@ class _LazySpanRecord(SpanRecord):
 
     __slots__ = ("_span",)
     _span: Any
+    """The message; `None` after the lazy fields are decoded, and in a copy by `dataclasses.replace`."""
+
+    def __init__(self, *fields: Any, **named_fields: Any) -> None:
+        """Create a record whose fields are all set, as `dataclasses.replace` does."""
+        SpanRecord.__init__(self, *fields, **named_fields)
+        self._span = None
 
     def __getattr__(self, name: str) -> Any:
-        """Decode all lazy fields at once, because they are usually read together.
-
-        Concurrent calls set equal values.
-        """
+        """Decode all lazy fields at once, because they are usually read together."""
         if name not in _LAZY_FIELDS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        span = self._span
+        if (span := self._span) is not None:
+            self._decode_lazy_fields(span)
+        return object.__getattribute__(self, name)
+
+    def _decode_lazy_fields(self, span: Any) -> LazyAttributes:
+        """Set the lazy fields. Concurrent calls set equal values, and `_span` only after all of them."""
         status = span.status
-        self.attributes = LazyAttributes(span.attributes)
+        attributes = self.attributes = LazyAttributes(span.attributes)
         self.status = STATUS_BY_CODE.get(status.code, "unset")
         self.status_message = status.message
         self.events = tuple(map(_span_event, span.events)) if span.events else ()
         self.kind = span.kind
-        return object.__getattribute__(self, name)
+        self._span = None
+        return attributes
 
     def attribute_names(self) -> frozenset[str]:
         """Returns the attribute names without decoding values."""
-        try:
-            return frozenset(self._span.attributes)
-        except AttributeError:  # created by `dataclasses.replace`: all fields are set
-            return super().attribute_names()
+        span = self._span
+        return SpanRecord.attribute_names(self) if span is None else frozenset(span.attributes)
 
     def decode_attributes(self, keys: Iterable[str]) -> Mapping[str, Any]:
         """Returns attributes that include the given keys, which must exist; decodes no others."""
-        attributes = self.attributes
+        span = self._span
+        attributes = self.attributes if span is None else self._decode_lazy_fields(span)
         return attributes.read(keys) if isinstance(attributes, LazyAttributes) else attributes
 
     def __reduce__(self) -> tuple[type[SpanRecord], tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from goldspan.otlp.decode_results import text_or_bytes
 from goldspan.otlp.wire_format import read_varint
 
-_STRING_VALUE = b"\x0a"
+_STRING_TAG = 0x0A
 """The tag of `string_value` in an `AnyValue`."""
 _TWO_BYTE_LENGTH = 0x80
 """From this length on, the length of a text takes two bytes (from 0x4000 on, more)."""
@@ -37,9 +37,14 @@ class LazyAttributes(Mapping[str, Any]):
         self._names: frozenset[str] | None = None
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._raw:  # access to a missing key would add it to the protobuf map
-            return self.get(key)
-        raise KeyError(key)
+        read = self._read
+        if key in read:
+            return read[key]
+        raw = self._raw.get(key)  # `[key]` would add a missing key to the protobuf map
+        if raw is None:
+            raise KeyError(key)
+        value = read[key] = decode_value(raw)
+        return value
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns the value of an attribute, or the default if it is missing."""
@@ -57,7 +62,13 @@ class LazyAttributes(Mapping[str, Any]):
         read, raw = self._read, self._raw
         for key in keys:
             if key not in read:
-                read[key] = decode_value(raw[key])
+                encoded = raw[key]
+                size = len(encoded) - 2
+                # Decoding a short text here saves a third of the time of `decode_value`.
+                if 0 < size < _TWO_BYTE_LENGTH and encoded[1] == size and encoded[0] == _STRING_TAG:
+                    read[key] = encoded[2:].decode("utf-8", "replace")
+                else:
+                    read[key] = decode_value(encoded)
         return read
 
     @property
@@ -106,9 +117,9 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 def decode_value(raw: bytes) -> Any:
     """Decodes the bytes of an `AnyValue`; `None` if it is empty, invalid or nested too deeply."""
     # Nine of ten values are text, and parsing a message costs more than checking the length.
-    if raw[:1] == _STRING_VALUE:
-        size = len(raw) - 2
-        if size > 0 and raw[1] == size < _TWO_BYTE_LENGTH:
+    size = len(raw) - 2
+    if size > 0 and raw[0] == _STRING_TAG:
+        if raw[1] == size < _TWO_BYTE_LENGTH:
             return raw[2:].decode("utf-8", "replace")
         if size > _TWO_BYTE_LENGTH and raw[1] >= 0x80 > raw[2] and raw[1] - 0x80 + (raw[2] << 7) == size - 1:
             return raw[3:].decode("utf-8", "replace")
@@ -122,7 +133,7 @@ def decode_value(raw: bytes) -> Any:
 def _decode_damaged_text(raw: bytes) -> str | None:
     """Text with U+FFFD for bytes that are not UTF-8; `None` for any other invalid value."""
     size, start = read_varint(raw, 1)
-    is_text = raw[:1] == _STRING_VALUE and start + size == len(raw)
+    is_text = raw[:1] == bytes([_STRING_TAG]) and start + size == len(raw)
     return str(raw[start:], "utf-8", "replace") if is_text else None
 
 
