@@ -5,7 +5,7 @@ No function recurses: a chain of spans may be thousands deep, and parents may fo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from goldspan.conventions.classification import EVALUATION_FACTS, UNKNOWN_FACTS, ConventionSet, DeclaredComponents
@@ -37,6 +37,34 @@ def end_of(span: SpanRecord) -> int:
     return UNKNOWN_TIME if span.end_ns is None else span.end_ns
 
 
+class _TraceTrees:
+    """What the nodes of one trace share."""
+
+    __slots__ = ("_unknown_families", "_unknown_span_names", "_unknown_spans", "nodes")
+
+    def __init__(self, unknown: Collection[SpanRecord]) -> None:
+        self.nodes: list[SpanNode] = []
+        """All nodes, in pre-order, siblings by start time."""
+        self._unknown_spans = unknown
+        self._unknown_span_names: frozenset[str] | None = None
+        self._unknown_families: tuple[str, ...] | None = None
+
+    @property
+    def unknown_span_names(self) -> frozenset[str]:
+        if self._unknown_span_names is None:
+            self._unknown_span_names = frozenset([span.name for span in self._unknown_spans])
+        return self._unknown_span_names
+
+    @property
+    def unknown_families(self) -> tuple[str, ...]:
+        if self._unknown_families is None:
+            self._unknown_families = attribute_families(self._unknown_spans)
+        return self._unknown_families
+
+
+_NO_TRACE = _TraceTrees(())
+
+
 class SpanNode:
     """A span in its tree, with the facts that the conventions found and the spans that enclose it."""
 
@@ -47,8 +75,7 @@ class SpanNode:
         "_last",
         "_output_may_have_calls",
         "_output_messages",
-        "_unknown_families",
-        "_unknown_records",
+        "_trees",
         "agent",
         "children",
         "component",
@@ -64,7 +91,6 @@ class SpanNode:
         "sort_key",
         "span",
         "start",
-        "unknown_span_names",
         "unknown_spans",
     )
 
@@ -85,7 +111,8 @@ class SpanNode:
         of the next as the same time. The span id makes the order deterministic.
         """
         self.parent: SpanNode | None = None
-        self.children: list[SpanNode] = []
+        self.children: Sequence[SpanNode] = ()
+        """The nodes directly below, by start time."""
         self.agent: str | None = facts.agent or None
         """The name of the agent that encloses the span."""
         self.enclosing_tool: SpanNode | None = None
@@ -102,12 +129,9 @@ class SpanNode:
         """Whether the parent is a span of the previous request, which had already ended."""
         self.runs_agent = False
         """For a tool: whether it directly contains an agent."""
-        self.unknown_span_names: frozenset[str] = frozenset()
-        """For a root: the names of the spans of its trace that no convention recognises."""
-        self._unknown_records: Collection[SpanRecord] = ()
-        self._unknown_families: tuple[str, ...] | None = None
         self.unknown_spans = 0
         """The number of unrecognised spans, which have no node, whose nearest node above is this one."""
+        self._trees = _NO_TRACE
         self._first = self._last = 0
         self._input_messages: Messages | None = None
         self._output_messages: Messages | None = None
@@ -153,11 +177,14 @@ class SpanNode:
         return self._first
 
     @property
+    def unknown_span_names(self) -> frozenset[str]:
+        """The names of the spans of the trace that no convention recognises."""
+        return self._trees.unknown_span_names
+
+    @property
     def unknown_families(self) -> tuple[str, ...]:
-        """For a root: the attribute prefixes of the spans of its trace that no convention recognises."""
-        if self._unknown_families is None:
-            self._unknown_families = attribute_families(self._unknown_records)
-        return self._unknown_families
+        """The attribute prefixes of the spans of the trace that no convention recognises."""
+        return self._trees.unknown_families
 
     @property
     def is_orphan(self) -> bool:
@@ -177,11 +204,7 @@ class SpanNode:
 
     def walk(self) -> Iterator[SpanNode]:
         """Yields the node and all nodes below it in pre-order, children by start time."""
-        pending = [self]
-        while pending:
-            node = pending.pop()
-            yield node
-            pending.extend(reversed(node.children))
+        return iter(self._trees.nodes[self._first : self._last + 1])
 
 
 def build_trees(
@@ -215,18 +238,20 @@ def build_trees(
     _link_parents(nodes, spans_by_id)
     _count_unknown(nodes, unknown)
     ordered = sorted(nodes.values(), key=_sort_key)
-    # A cycle always contains a span that starts before its parent. This is rare otherwise.
+    # A cycle always contains a span that does not start after its parent. This is rare otherwise.
     if any(node.parent is not None and node.parent.start >= node.start for node in ordered):
         _break_cycles(ordered)
+    roots: list[SpanNode] = []
     for node in ordered:
-        if node.parent is not None:
-            node.parent.children.append(node)
-    roots = _detach_leaked_requests([node for node in ordered if node.parent is None], ordered)
-    _annotate_nodes(roots)
-    names = frozenset([span.name for span in unknown.values()])
-    for root in roots:
-        root.unknown_span_names = names
-        root._unknown_records = unknown.values()
+        parent = node.parent
+        if parent is None:
+            roots.append(node)
+        elif parent.children:
+            parent.children.append(node)  # type: ignore[attr-defined]
+        else:
+            parent.children = [node]
+    roots = _detach_leaked_requests(roots, ordered)
+    _annotate_nodes(roots, _TraceTrees(unknown.values()))
     return roots
 
 
@@ -235,11 +260,12 @@ def release_trees(roots: list[SpanNode]) -> None:
 
     Parents and children reference each other; without this, only the garbage collector can free them.
     """
-    pending = [*roots]
-    while pending:
-        node = pending.pop()
-        pending += node.children
-        node.children.clear()
+    if not roots:
+        return
+    nodes = roots[0]._trees.nodes
+    for node in nodes:
+        node.children = ()
+    nodes.clear()
 
 
 def _link_parents(nodes: dict[str, SpanNode], spans: Mapping[str, SpanRecord]) -> None:
@@ -326,33 +352,40 @@ def _is_leaked_request(node: SpanNode, around: SpanNode) -> bool:
     return end is not None and start is not None and end <= start
 
 
-def _annotate_nodes(roots: list[SpanNode]) -> None:
-    """Sets what encloses every node, from the top down, then where its subtree ends, from the bottom up."""
-    all_nodes = [node for root in roots for node in root.walk()]
-    for number, node in enumerate(all_nodes):
-        node._first = node._last = number
-        above = node.parent
-        if above is None:
+def _annotate_nodes(roots: list[SpanNode], trees: _TraceTrees) -> None:
+    """Numbers the nodes, and sets what encloses each, from the top down; then where subtrees end, from the bottom up.
+
+    What encloses the children of one node is worked out once for all of them.
+    """
+    nodes = trees.nodes
+    pending = roots[::-1]
+    while pending:
+        node = pending.pop()
+        node._trees = trees
+        node._first = node._last = len(nodes)
+        nodes.append(node)
+        children = node.children
+        if not children:
             continue
-        role = above.role
-        node.agent = above.facts.name if role == "agent" and above.facts.name else above.agent or node.agent
-        node.component = node.component or above.component
-        node.owner = above if role == "tool" or role in REQUEST_ROLES else above.owner
+        pending += children[::-1]
+        role = node.role
+        agent = (node.facts.name if role == "agent" else None) or node.agent
+        component = node.component
+        owner = node if role == "tool" or role in REQUEST_ROLES else node.owner
         # Some instrumentations run tools inside the model span that requested them, and agents inside tools.
-        if role == "model":
-            node.enclosing_model = above
-        elif role not in ("tool", "agent"):
-            node.enclosing_model = above.enclosing_model
-        if role == "tool":
-            node.enclosing_tool = above
-        elif role != "agent":
-            node.enclosing_tool = above.enclosing_tool
-        if node.role == "agent" and node.enclosing_tool is not None:
-            node.enclosing_tool.runs_agent = True
-    for node in reversed(all_nodes):
-        above = node.parent
-        if above is not None and above._last < node._last:
-            above._last = node._last
+        model = node if role == "model" else None if role in ("tool", "agent") else node.enclosing_model
+        tool = node if role == "tool" else None if role == "agent" else node.enclosing_tool
+        for child in children:
+            child.agent = agent or child.agent
+            child.component = child.component or component
+            child.owner = owner
+            child.enclosing_model = model
+            child.enclosing_tool = tool
+            if tool is not None and child.role == "agent":
+                tool.runs_agent = True
+    for node in reversed(nodes):
+        if node.children:
+            node._last = node.children[-1]._last
 
 
 _sort_key = attrgetter("sort_key")
