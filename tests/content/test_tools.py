@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goldspan.content.tools import fold_name, handoff_target, name_words, server_prefix, undecorate
+from goldspan.content.flat_attributes import FlatRows
+from goldspan.content.tools import cache_by_rows, fold_name, handoff_target, name_words, server_prefix, undecorate
 
 
 @pytest.mark.parametrize("name", ["web_search", "WebSearch", "Web Search", "web-search", "web.search", "WEB_SEARCH"])
@@ -148,3 +149,24 @@ def test_undecorate_removes_the_server_that_server_prefix_finds(server: str, too
 )
 def test_handoff_target_returns_the_target_of_a_hand_off(name: str, target: str | None) -> None:
     assert handoff_target(name) == target
+
+
+# --- caches -----------------------------------------------------------------------------------------------------------
+
+_CELLS = st.none() | st.text("a1", max_size=2) | st.booleans() | st.integers(0, 1)
+_ROWS = st.lists(st.tuples(st.just(("name", "type")), st.tuples(_CELLS, _CELLS)), max_size=2).map(tuple)
+
+
+@given(st.lists(_ROWS, max_size=8))
+def test_a_cached_parser_of_rows_returns_what_it_returns_without_the_cache(tables: list[FlatRows]) -> None:
+    cached = cache_by_rows(repr)
+    assert [cached(rows) for rows in tables] == [repr(rows) for rows in tables]
+
+
+def test_rows_of_texts_are_parsed_once_unless_they_are_long() -> None:
+    parsed: list[FlatRows] = []
+    cached = cache_by_rows(parsed.append)
+    short, long = ((("name",), ("search",)),), ((("name",), ("x" * 40_000,)),)
+    for rows in (short, short, long, long):
+        cached(rows)
+    assert parsed == [short, long, long]

@@ -16,6 +16,10 @@ _MAX_CACHED_PATHS = 64
 
 FlatItem = dict[str, Any]
 """One item: its values by their paths below the number, such as `message.role`."""
+FlatRows = tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...]
+"""Several items: the sorted paths and the values of each. Equal attribute names share the paths."""
+TEXT_TYPES = frozenset({str, type(None)})
+"""The types of values that are equal only if they are the same: `True` equals `1`."""
 
 
 def unflatten(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
@@ -31,12 +35,12 @@ def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[FlatItem]:
     return [dict(zip(paths, values, strict=True)) for paths, values in flat_rows(attributes, prefix)]
 
 
-def flat_rows(attributes: Mapping[str, Any], prefix: str) -> list[tuple[tuple[str, ...], tuple[Any, ...]]]:
-    """Return the same items as their sorted paths and their values. Equal attribute names share the paths."""
+def flat_rows(attributes: Mapping[str, Any], prefix: str) -> FlatRows:
+    """Return the same items as their sorted paths and their values."""
     names = getattr(attributes, "names", None)  # one shared frozenset for all spans with these attributes
     places = _item_paths(frozenset(attributes) if names is None else names, prefix)
     get = attributes.get
-    return [(paths, tuple([get(key) for key in keys])) for paths, keys in places]
+    return tuple([(paths, tuple([get(key) for key in keys])) for paths, keys in places])
 
 
 def nest_item(item: FlatItem) -> Any:

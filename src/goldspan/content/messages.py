@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from goldspan.content import envelopes, parts
-from goldspan.content.flat_attributes import flat_rows, nest_row
+from goldspan.content.flat_attributes import TEXT_TYPES, flat_rows, nest_row
 from goldspan.content.literals import ReprObject, parse_json_list, parse_object, plain_value
 from goldspan.content.parts import Message, Messages, ToolResult
 from goldspan.model import ABSENT
@@ -121,7 +121,7 @@ def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Me
     known = {} if cache is None else cache.message_by_row
     found: list[Message] = []
     for paths, row in flat_rows(attributes, prefix):
-        key = (inner, paths, row) if _TEXT_TYPES.issuperset(map(type, row)) else None
+        key = (inner, paths, row) if TEXT_TYPES.issuperset(map(type, row)) else None
         message = None if key is None else known.get(key)
         if message is None:
             message = _decode_message(_message_fields(nest_row(paths, row), inner))
@@ -131,10 +131,6 @@ def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Me
                 known[key] = message
         found.append(message)
     return tuple(found)
-
-
-_TEXT_TYPES = frozenset({str, type(None)})
-"""The types of values that are equal only if they are the same: `True` equals `1`."""
 
 
 def from_event(name: str, body: Any) -> Messages:

@@ -9,6 +9,7 @@ from functools import lru_cache, wraps
 from itertools import islice
 from typing import Any, TypeVar
 
+from goldspan.content.flat_attributes import TEXT_TYPES, FlatRows
 from goldspan.content.literals import plain_value
 from goldspan.model import ToolDefinition
 
@@ -147,6 +148,19 @@ def cache_by_text(read: Callable[[Any], T]) -> Callable[[Any], T]:
     @wraps(read)
     def wrapper(raw: Any) -> T:
         return cached_read(raw) if isinstance(raw, str) and len(raw) <= _MAX_CACHED_TEXT else read(raw)
+
+    return wrapper
+
+
+def cache_by_rows(read: Callable[[FlatRows], T]) -> Callable[[FlatRows], T]:
+    """Cache a parser of numbered attributes by their names and texts, as `cache_by_text` does for one text."""
+    cached_read = lru_cache(maxsize=256)(read)
+
+    @wraps(read)
+    def wrapper(rows: FlatRows) -> T:
+        texts = [value for _, values in rows for value in values]
+        is_text = TEXT_TYPES.issuperset(map(type, texts))
+        return cached_read(rows) if is_text and sum(map(len, filter(None, texts))) <= _MAX_CACHED_TEXT else read(rows)
 
     return wrapper
 

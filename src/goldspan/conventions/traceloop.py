@@ -16,8 +16,8 @@ from typing import Any
 from goldspan import semconv
 from goldspan.content import envelopes, literals
 from goldspan.content.envelopes import CallResult
-from goldspan.content.flat_attributes import unflatten
-from goldspan.content.tools import tool_definitions
+from goldspan.content.flat_attributes import FlatRows, flat_rows, nest_row
+from goldspan.content.tools import cache_by_rows, tool_definitions
 from goldspan.conventions import llama_index
 from goldspan.conventions.convention import ANY, AttributeMap, Convention, FromFlattened, FromJson
 from goldspan.conventions.span_facts import SpanFacts
@@ -83,7 +83,12 @@ def _bound_tools(inputs: Any) -> tuple[ToolDefinition, ...]:
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
     """Return the tools offered to a model, which have one attribute per field."""
-    return tool_definitions(unflatten(attributes, "llm.request.functions"))
+    return _definitions_in_rows(flat_rows(attributes, "llm.request.functions"))
+
+
+@cache_by_rows
+def _definitions_in_rows(rows: FlatRows) -> tuple[ToolDefinition, ...]:
+    return tool_definitions([nest_row(paths, values) for paths, values in rows])
 
 
 def _unwrap_arguments(value: Any) -> envelopes.CallArguments:

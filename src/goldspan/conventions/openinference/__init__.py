@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from goldspan.content import envelopes, literals
-from goldspan.content.flat_attributes import flat_items, nest_item
-from goldspan.content.tools import tool_definitions
+from goldspan.content.flat_attributes import FlatRows, flat_rows, nest_row
+from goldspan.content.tools import cache_by_rows, tool_definitions
 from goldspan.conventions.convention import ANY, AttributeMap, Convention, FromFlattened
 from goldspan.conventions.openinference import (
     beeai,
@@ -104,10 +104,18 @@ def _tool_definition(name: str, value: Any) -> tuple[ToolDefinition, ...]:
 
 def _offered_tools(attributes: Mapping[str, Any]) -> tuple[ToolDefinition, ...]:
     """Return the tools offered to a model, from `llm.tools.N.tool.json_schema` or from one attribute `llm.tools`."""
-    schemas = [
-        item[_SCHEMA] if _SCHEMA in item else _schema_in(nest_item(item)) for item in flat_items(attributes, _TOOLS)
-    ]
-    return tool_definitions(schemas or attributes.get(_TOOLS))
+    rows = flat_rows(attributes, _TOOLS)
+    return _definitions_in_rows(rows) if rows else tool_definitions(attributes.get(_TOOLS))
+
+
+@cache_by_rows
+def _definitions_in_rows(rows: FlatRows) -> tuple[ToolDefinition, ...]:
+    return tool_definitions(
+        [
+            values[paths.index(_SCHEMA)] if _SCHEMA in paths else _schema_in(nest_row(paths, values))
+            for paths, values in rows
+        ]
+    )
 
 
 _TOOLS, _SCHEMA = "llm.tools", "tool.json_schema"
