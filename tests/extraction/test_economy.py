@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from goldspan.content.parts import RequestedCall
 from goldspan.conventions import installed_conventions
 from goldspan.conventions.classification import UNKNOWN_FACTS
+from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction import extract
-from goldspan.model import Health, Run, ToolCall, fast_constructor
+from goldspan.extraction.observed_calls import ObservedCall, raw_value
+from goldspan.model import ABSENT, Health, Run, ToolCall, fast_constructor
 from support.span_builders import agent, model, span, tool
 
 
@@ -76,3 +82,53 @@ def test_classify_cached_reuses_the_facts_of_the_last_span():
     ]
     assert conventions.classify(one) == first
     assert conventions.classify(one) is not first
+
+
+_NAMES = st.sampled_from(["search", "shop_search", "shop", ""])
+_IDS = st.none() | st.sampled_from(["c1", "c2"])
+_VALUES = st.sampled_from([{}, {"a": 1}, {"a": 1, "b": 2}, {"w": {"a": 1}}, {"w": {}}, [1], "text", "{", ""])
+_RAW_VALUES = st.just(ABSENT) | st.none() | _VALUES | _VALUES.map(json.dumps)
+_REQUESTS = st.builds(
+    RequestedCall,
+    _NAMES,
+    arguments=_RAW_VALUES,
+    call_id=_IDS,
+    kind=st.sampled_from(["tool", "hosted"]),
+    result=_RAW_VALUES,
+    error=st.none() | st.just("failed"),
+    server=st.none() | st.just("orders"),
+)
+
+
+def observed(request: RequestedCall) -> ObservedCall:
+    """The call that a request describes."""
+    arguments, result = raw_value(request.arguments), raw_value(request.result)
+    return ObservedCall(
+        request.name, request.kind, request.call_id, arguments, result, request.error, server=request.server
+    )
+
+
+def facts_of(call: ObservedCall) -> list[Any]:
+    values = [getattr(call, each.name) for each in fields(call)]
+    return [value.value if isinstance(value, RawValue) else value for value in values]
+
+
+def plainly_absorb(call: ObservedCall, other: ObservedCall) -> None:
+    """What `absorb` does, with both arguments parsed."""
+    own = call.arguments.value if call.arguments is not None else None
+    found = other.arguments.value if other.arguments is not None else None
+    wraps = isinstance(own, dict) and len(own) == 1 and bool(found) and found in own.values()
+    if call.arguments is None or (isinstance(found, dict) and (not isinstance(own, dict) or wraps)):
+        call.arguments = other.arguments
+    merged = call.arguments
+    call.absorb(other)
+    call.arguments = merged
+
+
+@given(_REQUESTS, _REQUESTS)
+def test_a_request_is_merged_without_an_observed_call_as_with_one(known: RequestedCall, request: RequestedCall):
+    one, other, plain = observed(known), observed(known), observed(known)
+    one.absorb_request(request)
+    other.absorb(observed(request))
+    plainly_absorb(plain, observed(request))
+    assert facts_of(one) == facts_of(other) == facts_of(plain)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from goldspan.content import values
 from goldspan.content.envelopes import CallArguments, CallResult
+from goldspan.content.parts import RequestedCall
 from goldspan.content.tools import fold_name, is_same_name, server_prefix, undecorate
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.model_turns import ModelTurn
@@ -104,13 +105,25 @@ class ObservedCall:
         self.outcome = self.outcome or other.outcome
         self.server = self.server or other.server or server_prefix(self.name, tool_name=other.name)
         self.agent = self.agent or other.agent
-        if self.arguments is None or (
-            other.has_named_arguments and (not self.has_named_arguments or self._wraps(other))
-        ):
+        if self._is_improved_by(other.arguments):
             self.arguments = other.arguments
         self.result = self.result or other.result
         if self.kind == "tool":
             self.kind = other.kind
+
+    def absorb_request(self, request: RequestedCall) -> None:
+        """Merge a model's request for the call, as `absorb` merges an observed call without a span."""
+        self.merged_count += 1
+        self.call_id = self.call_id or request.call_id
+        self.error = self.error or request.error
+        if not self.server:
+            self.server = request.server or server_prefix(self.name, tool_name=request.name)
+        requested = raw_value(request.arguments)
+        if self._is_improved_by(requested):
+            self.arguments = requested
+        self.result = self.result or raw_value(request.result)
+        if self.kind == "tool":
+            self.kind = request.kind
 
     def shorten_to(self, sibling: ObservedCall) -> None:
         """Use the end of a sibling span of the same call if it is earlier and the sibling has an outcome.
@@ -121,12 +134,12 @@ class ObservedCall:
         if sibling.end_ns is not None and sibling._is_finished:
             self.end_ns = sibling.end_ns if self.end_ns is None else min(self.end_ns, sibling.end_ns)
 
-    def complete_from_history(self, repeated: ObservedCall) -> None:
+    def complete_from_history(self, request: RequestedCall) -> None:
         """Merge the facts that a history repeats about the call, without counting another observation."""
         merged = self.merged_count
-        if self.is_unnamed and not is_same_name(self.name, repeated.name):
-            self.name = repeated.name
-        self.absorb(repeated)
+        if self.is_unnamed and not is_same_name(self.name, request.name):
+            self.name = request.name
+        self.absorb_request(request)
         self.is_unnamed, self.merged_count = False, merged
 
     @property
@@ -142,13 +155,19 @@ class ObservedCall:
         """Whether the arguments have names: some instrumentations write a single argument without its name."""
         return self.arguments is not None and isinstance(self.arguments.value, dict)
 
-    def _wraps(self, other: ObservedCall) -> bool:
-        """Whether the only argument of this call, of a wrapper function, is the other call's arguments."""
-        own = self.arguments.value if self.arguments is not None else None
-        if not isinstance(own, dict) or len(own) != 1:
-            return False
-        inner = other.arguments.value if other.arguments is not None else None
-        return bool(inner) and any(_equal(inner, value) for value in own.values())
+    def _is_improved_by(self, arguments: RawValue | None) -> bool:
+        """Whether other observed arguments are more complete: they have names, or a wrapper function received them.
+
+        The other arguments are parsed only if it depends on them: a history repeats those of most calls.
+        """
+        if self.arguments is None or arguments is None:
+            return self.arguments is None
+        own = self.arguments.value
+        if not isinstance(own, dict):
+            return isinstance(arguments.value, dict)
+        # The single argument of a wrapper function is a dictionary: the arguments of the wrapped one.
+        inner = next(iter(own.values())) if len(own) == 1 else None
+        return isinstance(inner, dict) and bool(inner) and _equal(arguments.value, inner)
 
     def has_same_arguments(self, arguments: RawValue | None) -> bool:
         """Returns whether both arguments are known and equal."""

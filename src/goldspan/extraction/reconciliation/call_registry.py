@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from goldspan.content.parts import RequestedCall
 from goldspan.content.tools import fold_name, handoff_target, is_same_name, name_suffixes
@@ -33,12 +34,19 @@ class UnmatchedCalls:
     """Executions without a known request, by start time."""
 
     def __init__(self, executions: Iterable[ObservedCall]) -> None:
-        self._queues: dict[Hashable, _CallQueue] = {}
-        for call in executions:
-            if call.request_order is None:
-                for name in _name_keys(call):
-                    for form in ((_ANY_ARGUMENTS,), (argument_fingerprint(call.arguments),)):
-                        self._queues.setdefault((name, bool(call.call_id), form), _CallQueue()).add(call)
+        self._executions = [call for call in executions if call.request_order is None]
+        self._first_unmatched = 0
+        self._queues: dict[Hashable, dict[Hashable, _CallQueue]] | None = None
+        """By name and by whether the executions have an id, then by arguments. Built for the first request."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every execution has a request by now."""
+        executions, at = self._executions, self._first_unmatched
+        while at < len(executions) and executions[at].request_order is not None:
+            at += 1
+        self._first_unmatched = at
+        return at == len(executions)
 
     def find(
         self,
@@ -53,19 +61,34 @@ class UnmatchedCalls:
 
         With `same_arguments`, the arguments must be equal or unknown; with `exact_name`, the full name must be equal.
         """
-        forms = (
-            [(argument_fingerprint(arguments),), (None,)]
-            if same_arguments and arguments is not None
-            else [(_ANY_ARGUMENTS,)]
-        )
+        if self._queues is None:
+            self._queues = self._index_executions()
+        forms: list[Hashable] | None = None
         with_ids = (False,) if request.call_id else (False, True)
         for names in _candidate_name_keys(request.name)[: 1 if exact_name else None]:
-            keys = ((name, with_id, form) for name in names for with_id in with_ids for form in forms)
-            heads = (self._queues[key].first(since) for key in keys if key in self._queues)
+            places = [(name, with_id) for name in names for with_id in with_ids]
+            groups = [self._queues[place] for place in places if place in self._queues]
+            if not groups:
+                continue  # the usual case; the arguments need not be parsed
+            if forms is None:
+                is_same = same_arguments and arguments is not None
+                forms = [argument_fingerprint(arguments), None] if is_same else [_ANY_ARGUMENTS]
+            heads = (queues[form].first(since) for queues in groups for form in forms if form in queues)
             found = min((call for call in heads if call is not None), key=lambda call: call.sort_key, default=None)
             if found is not None:
                 return found
         return None
+
+    def _index_executions(self) -> dict[Hashable, dict[Hashable, _CallQueue]]:
+        index: dict[Hashable, dict[Hashable, _CallQueue]] = {}
+        for call in self._executions:
+            if call.request_order is None:
+                forms = (_ANY_ARGUMENTS, argument_fingerprint(call.arguments))
+                for name in _name_keys(call):
+                    queues = index.setdefault((name, bool(call.call_id)), {})
+                    for form in forms:
+                        queues.setdefault(form, _CallQueue()).add(call)
+        return index
 
 
 @dataclass(slots=True)
@@ -177,14 +200,15 @@ def _name_keys(call: ObservedCall) -> Iterator[Hashable]:
         yield _HANDOFF_TARGET, fold_name(handoff_target(call.name) or call.name)
 
 
-def _candidate_name_keys(name: str) -> list[list[Hashable]]:
+@lru_cache(maxsize=16384)
+def _candidate_name_keys(name: str) -> tuple[tuple[Hashable, ...], ...]:
     """The name keys under which a requested tool may be indexed, the most certain first."""
     whole, *ends = name_suffixes(name)
     target = handoff_target(name)
-    handoff_keys: list[Hashable] = (
-        [] if target is None else [(_HANDOFF_TARGET, fold_name(target)), (_HANDOFF_TARGET, _UNKNOWN_AGENT)]
+    handoff_keys: tuple[Hashable, ...] = (
+        () if target is None else ((_HANDOFF_TARGET, fold_name(target)), (_HANDOFF_TARGET, _UNKNOWN_AGENT))
     )
-    return [[(_FULL_NAME, whole)], [(_NAME_SUFFIX, whole), *((_FULL_NAME, end) for end in ends), *handoff_keys]]
+    return ((_FULL_NAME, whole),), ((_NAME_SUFFIX, whole), *((_FULL_NAME, end) for end in ends), *handoff_keys)
 
 
 def _index_keys(call: ObservedCall) -> Iterator[Hashable]:
@@ -206,15 +230,16 @@ class CallRegistry:
     """The calls of a run: first the executed ones, then those that are only in messages."""
 
     def __init__(
-        self, calls: list[ObservedCall], nodes: Iterable[SpanNode], *, other_call_ids: Container[str] = ()
+        self, calls: list[ObservedCall], nodes: Collection[SpanNode], *, other_call_ids: Container[str] = ()
     ) -> None:
         """Start with the executed calls.
 
         `other_call_ids` are the ids of calls that other requests made: they are ignored in histories.
         """
         self.calls = calls
+        self._nodes = nodes
         self._other_call_ids = other_call_ids
-        self._agents = {fold_name(node.facts.name) for node in nodes if node.role == "agent" and node.facts.name}
+        self._agent_names: frozenset[str] | None = None
         self._turns: list[ModelTurn] = []
         self._turn_starts: list[int] | None = None
         self._first_result_times: dict[str, int] | None = None
@@ -242,7 +267,7 @@ class CallRegistry:
             call.agent = turn.node.agent
             call.start_ns = turn.node.span.end_ns
         else:
-            call.absorb(_call_from_request(request))
+            call.absorb_request(request)
         call.request_order, call.requesting_turn = RequestOrder(turn.end_time, turn.number, position), turn
         self._index(call)
         return call
@@ -260,6 +285,8 @@ class CallRegistry:
             for position, request in enumerate(turn.calls)
         ]
         unmatched = [(request, turn, call) for request, turn, call in added if call is not None and call.node is None]
+        if not unmatched or self._unmatched_executions().is_empty:
+            return
         merged: set[ObservedCall] = set()
         for find in (
             self._execution_by_id,
@@ -301,7 +328,7 @@ class CallRegistry:
         for position, request in enumerate(requests):
             call = found.get(position) or self._find_repeated(request) or self._find_similar(request, history)
             if call is not None:
-                call.complete_from_history(_call_from_request(request))
+                call.complete_from_history(request)
             elif request.call_id in self._other_call_ids:
                 continue
             else:
@@ -318,10 +345,10 @@ class CallRegistry:
 
     def _find_by_id_and_tool(self, request: RequestedCall) -> ObservedCall | None:
         """The first call with a request's id and tool that has no request yet."""
-        return next(
-            (call for call in self._unrequested_with_id(request) if call.is_unnamed or is_same_tool(call, request)),
-            None,
-        )
+        for call in self._unrequested_with_id(request):
+            if call.is_unnamed or is_same_tool(call, request):
+                return call
+        return None
 
     def _execution_by_id(self, request: RequestedCall, turn: ModelTurn) -> ObservedCall | None:
         return next((call for call in self._unrequested_with_id(request) if call.node is not None), None)
@@ -335,11 +362,11 @@ class CallRegistry:
     def _execution_by_similar_name(self, request: RequestedCall, turn: ModelTurn) -> ObservedCall | None:
         return self._execution(request, turn)
 
-    def _unrequested_with_id(self, request: RequestedCall) -> Iterator[ObservedCall]:
+    def _unrequested_with_id(self, request: RequestedCall) -> Iterable[ObservedCall]:
         """The first calls with a request's id that have no request yet."""
-        if not request.call_id:
-            return iter(())
-        known = self._calls_by_id.get(request.call_id, [])
+        known = self._calls_by_id.get(request.call_id) if request.call_id else None
+        if not request.call_id or not known:
+            return ()
         at = self._requested_counts.get(request.call_id, 0)
         while at < len(known) and known[at].request_order is not None:
             at += 1
@@ -348,7 +375,9 @@ class CallRegistry:
 
     def _find_repeated(self, request: RequestedCall) -> ObservedCall | None:
         """The known call that a request repeats; `None` if it is another call with a reused id."""
-        known = self._calls_by_id.get(request.call_id or "", [])
+        known = self._calls_by_id.get(request.call_id or "")
+        if not known:
+            return None
         same_name = (call for call in known[-_MAX_CANDIDATES:] if is_same_name(call.name, request.name))
         arguments = raw_value(request.arguments)
         return next((c for c in same_name if c.has_same_arguments(arguments) or not c.has_named_arguments), None)
@@ -366,12 +395,16 @@ class CallRegistry:
         self, request: RequestedCall, turn: ModelTurn, *, same_arguments: bool = False, exact_name: bool = False
     ) -> ObservedCall | None:
         """The execution that may be a request's, without using the id."""
+        executions = self._unmatched_executions()
+        if executions.is_empty:
+            return None
+        arguments, since = raw_value(request.arguments), turn.node.span.start_ns
+        return executions.find(request, arguments, since=since, same_arguments=same_arguments, exact_name=exact_name)
+
+    def _unmatched_executions(self) -> UnmatchedCalls:
         if self._unmatched is None:
             self._unmatched = UnmatchedCalls(call for call in self.calls if call.node is not None)
-        arguments, since = raw_value(request.arguments), turn.node.span.start_ns
-        return self._unmatched.find(
-            request, arguments, since=since, same_arguments=same_arguments, exact_name=exact_name
-        )
+        return self._unmatched
 
     def _was_answered_before(self, call: ObservedCall, request: RequestedCall, turn: ModelTurn) -> bool:
         """Whether a model received the result of a request before an execution started."""
@@ -405,9 +438,12 @@ class CallRegistry:
     def _add_requested(self, request: RequestedCall) -> ObservedCall:
         target = handoff_target(request.name)
         call = _call_from_request(request)
-        if target is not None and fold_name(target) in self._agents:
+        if self._agent_names is None:
+            agents = (node.facts.name for node in self._nodes if node.role == "agent")
+            self._agent_names = frozenset(fold_name(name) for name in agents if name)
+        if target is not None and fold_name(target) in self._agent_names:
             call.kind = "handoff"
-        elif call.kind == "tool" and fold_name(request.name) in self._agents:
+        elif call.kind == "tool" and fold_name(request.name) in self._agent_names:
             call.kind = "agent"
         self.calls.append(call)
         return call
