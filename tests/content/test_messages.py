@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from goldspan.content import messages
 from goldspan.content.parts import ToolResult
+from goldspan.content.standard_messages import decode_standard_message
 from goldspan.content.tools import tool_definitions
 from goldspan.conventions.span_facts import Message, RequestedCall
 from goldspan.model import ABSENT
@@ -721,3 +722,65 @@ def test_a_message_of_any_structure_is_read_without_an_error(value: Any) -> None
 def test_any_set_of_flattened_attributes_is_read_without_an_error(flat: dict[str, Any]) -> None:
     for message in messages.from_flat({f"p.{key}": value for key, value in flat.items()}, "p"):
         assert isinstance(message, Message)
+
+
+# --- messages of the GenAI conventions, which are decoded in one pass -------------------------------------------------
+
+_TEXTS = st.sampled_from(["Go", "", "Text(a=1)", "[1]", '{"a": 1}', "ToolCall(id='c1', name='x')", "line\n"])
+_IDS = st.sampled_from(["c1", "c2", "", 1, None])
+_CONTENTS = _TEXTS | st.none() | st.integers() | st.lists(_TEXTS, max_size=2) | st.just({"error": "no"})
+_RESULTS = _CONTENTS | st.sampled_from(
+    [
+        [{"type": "text", "text": "found"}],
+        {"content": [{"type": "text", "text": "found"}], "isError": True},
+        {"content": "found", "tool_call_id": "c3", "status": "error"},
+        {"type": "error-text", "value": "no"},
+    ]
+)
+_ODD_FIELDS = st.dictionaries(
+    st.sampled_from(["thought", "tool_call", "status", "is_error", "builtin", "function", "call_id", "id", "type"]),
+    st.sampled_from([True, "error", {}, "c3", None]),
+    max_size=1,
+)
+_PARTS = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "content": _CONTENTS}),
+    st.fixed_dictionaries(
+        {"type": st.just("tool_call"), "id": _IDS, "name": st.sampled_from(["x", "", None]), "arguments": _CONTENTS}
+    ),
+    st.fixed_dictionaries({"type": st.just("tool_call_response"), "id": _IDS, "response": _RESULTS}),
+    st.fixed_dictionaries(
+        {"type": st.just("tool_call_response"), "id": _IDS, "name": st.just("x"), "result": _RESULTS}
+    ),
+    st.fixed_dictionaries({"type": st.sampled_from(["reasoning", "tool_result", None]), "content": _CONTENTS}),
+    near_messages,
+)
+_STANDARD_MESSAGES = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["user", "assistant", "system", "tool", "developer", "", None, []]),
+        "parts": st.lists(
+            st.builds(lambda part, odd: {**part, **odd} if isinstance(part, dict) else part, _PARTS, _ODD_FIELDS),
+            max_size=3,
+        )
+        | _CONTENTS,
+    },
+    optional={"finish_reason": _TEXTS, "content": _CONTENTS, "tool_call_id": _IDS},
+)
+
+
+@given(st.lists(_STANDARD_MESSAGES, max_size=3))
+def test_messages_decoded_in_one_pass_are_those_of_the_decoder_of_all_notations(items: list[dict[str, Any]]) -> None:
+    plain = tuple(map(messages._decode_message, messages._items(items, messages._HOLDERS, messages._MAX_NESTING)))
+    assert repr(messages.from_json(items)) == repr(plain)
+
+
+def test_a_message_of_the_genai_conventions_is_decoded_in_one_pass() -> None:
+    parts = [
+        {"type": "text", "content": "Go"},
+        {"type": "tool_call", "id": "c1", "name": "search", "arguments": {"q": 1}},
+        {"type": "tool_call_response", "id": "c0", "response": {"content": [{"type": "text", "text": "a"}]}},
+        {"type": "tool_call_response", "id": "c2", "name": "find", "result": "b"},
+    ]
+    results = (ToolResult("c0", "a"), ToolResult("c2", "b"))
+    assert decode_standard_message({"role": "assistant", "parts": parts}) == Message(
+        "assistant", "Go", (CALL,), results
+    )

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from goldspan.content.literals import ReprObject, parse_object, plain_value
-from goldspan.model import ABSENT, fast_constructor
+from goldspan.model import ABSENT
 
 
-@dataclass(frozen=True, slots=True)
+# Both are not frozen: a run creates hundreds, and a frozen one takes three times as long.
+@dataclass(slots=True)
 class CallArguments:
     """The arguments of a call, and the other facts that their envelope states."""
 
@@ -28,7 +29,7 @@ class CallArguments:
     """The tool's name, where the span's may be that of a class."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallResult:
     """The result of a call, and the other facts that its envelope states."""
 
@@ -46,7 +47,6 @@ class CallResult:
         return self.value if isinstance(self.value, str) and self.value else to_text(self.value)
 
 
-_CallArguments, _CallResult = fast_constructor(CallArguments), fast_constructor(CallResult)
 ArgumentOpener = Callable[[Any], CallArguments | None]
 ResultOpener = Callable[[Any], CallResult | None]
 
@@ -59,16 +59,14 @@ def unwrap_arguments(
     `parameters` is the tool's JSON schema. A value whose keys are all parameters of the tool is not an envelope.
     """
     read = plain_value(value)
-    if (
-        isinstance(read, dict)
-        and (openers or not _ARGUMENT_MARKER_KEYS.isdisjoint(read))
-        and not (parameters and set(read) <= set(schema_properties(parameters)))
-    ):
-        for envelope in (*openers, *ARGUMENT_OPENERS):
-            opened = envelope(read)
-            if opened is not None:
-                return opened
-    return _CallArguments(read)
+    if isinstance(read, dict):
+        usual = () if _ARGUMENT_MARKER_KEYS.isdisjoint(read) else ARGUMENT_OPENERS
+        if (openers or usual) and not (parameters and set(read) <= set(schema_properties(parameters))):
+            for envelope in (*openers, *usual):
+                opened = envelope(read)
+                if opened is not None:
+                    return opened
+    return CallArguments(read)
 
 
 def unwrap_result(value: Any, *openers: ResultOpener) -> CallResult:
@@ -76,13 +74,17 @@ def unwrap_result(value: Any, *openers: ResultOpener) -> CallResult:
     read = plain_value(value)
     if isinstance(read, str) and read.startswith(_MESSAGE_REPR):
         read = parse_object(read) or read
-    usual = (text_blocks,) if isinstance(read, list) else RESULT_OPENERS
-    if isinstance(read, list) or (isinstance(read, dict) and (openers or not _RESULT_MARKER_KEYS.isdisjoint(read))):
-        for envelope in (*openers, *usual):
-            opened = envelope(read)
-            if opened is not None:
-                return opened
-    return _CallResult(read)
+    if isinstance(read, dict):
+        usual = () if _RESULT_MARKER_KEYS.isdisjoint(read) else RESULT_OPENERS
+    elif isinstance(read, list):
+        usual = (text_blocks,)
+    else:
+        return CallResult(read)
+    for envelope in (*openers, *usual):
+        opened = envelope(read)
+        if opened is not None:
+            return opened
+    return CallResult(read)
 
 
 def schema_properties(parameters: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from goldspan.content import envelopes, parts
 from goldspan.content.flat_attributes import TEXT_TYPES, flat_rows, nest_row
 from goldspan.content.literals import ReprObject, parse_json_list, parse_object, plain_value
 from goldspan.content.parts import Message, Messages, ToolResult
+from goldspan.content.standard_messages import decode_standard_message
 from goldspan.model import ABSENT
 
 _MAX_HISTORIES = 8
@@ -147,8 +148,11 @@ def certain_messages(value: Any) -> Messages:
 
 
 def _decode_list(value: Any) -> Messages:
-    if isinstance(value, list) and all(isinstance(item, dict) and _is_plain_message(item) for item in value):
-        return tuple(map(_decode_message, value))
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        decoded = (decode_standard_message(item) or _decode_plain_message(item) for item in value)
+        found = tuple([message for message in decoded if message is not None])
+        if len(found) == len(value):
+            return found
     return tuple(map(_decode_message, _items(value, _HOLDERS, _MAX_NESTING)))
 
 
@@ -191,16 +195,18 @@ def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mappin
         yield from _unwrap_holders(_unwrap_langchain(value), holders, levels)
 
 
-def _is_plain_message(item: Mapping[str, Any]) -> bool:
-    """Whether a dictionary is a message that needs no unwrapping. A cheap check that most messages pass."""
+def _decode_plain_message(item: Mapping[str, Any]) -> Message | None:
+    """Return a message that needs no unwrapping, which is cheap to recognise; `None` for any other item."""
     role = item.get("role")
-    return (
+    if (
         isinstance(role, str)
         and role in _ROLES
         and _WRAPPER_KEYS.isdisjoint(item)
         and not _CONTENT_KEYS.isdisjoint(item)
         and not isinstance(item.get("content"), dict)
-    )
+    ):
+        return _decode_message(item)
+    return None
 
 
 _WRAPPER_KEYS = frozenset({"message", "data", "lc"})

@@ -159,7 +159,7 @@ _PROVIDER_KEYS = frozenset({"builtin", "providerExecuted", "server_label", "serv
 
 def parse_result(part: Mapping[str, Any], *, failed: bool = False) -> ToolResult:
     """Parse a tool result."""
-    found = envelopes.unwrap_result(_first_value(part, _RESULTS), _vercel_output)
+    found = envelopes.unwrap_result(_first_value(part, _RESULTS), unwrap_vercel_output)
     is_error = failed or found.is_error or envelopes.reports_failure(part)
     return ToolResult(first_id(part, _RESULT_ID_KEYS) or found.call_id, found.value, is_error)
 
@@ -200,14 +200,14 @@ def _add_text(text: Any, into: MessageContent) -> None:
     """Add a text. A text that shows an object is a part that an instrumentation wrote with `repr`."""
     if not isinstance(text, str) or not text:
         return
-    shown = _parse_shown_parts(text) if text[-1] in _CLOSING else []
+    shown = _parse_shown_parts(text) if text[-1] in ENDS_OF_OBJECTS else []
     if not shown:
         into.texts.append(text)
     for part in shown:
         add_part(part, into)
 
 
-_CLOSING = frozenset(")]")
+ENDS_OF_OBJECTS = frozenset(")]")
 """The last characters of a text that shows an object or a list of objects."""
 
 
@@ -313,7 +313,7 @@ def _is_error_type(value: Any) -> bool:
     return isinstance(kind, str) and kind.endswith("_error")
 
 
-def _vercel_output(value: Any) -> envelopes.CallResult | None:
+def unwrap_vercel_output(value: Any) -> envelopes.CallResult | None:
     """Unwrap the AI SDK's result: `{"type": "json", "value": ...}`, with `error-text` or `error-json` on failure."""
     if not isinstance(value, dict) or value.get("type") not in _VERCEL_OUTPUTS or "value" not in value:
         return None
