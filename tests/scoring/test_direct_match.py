@@ -1,4 +1,4 @@
-"""A run as expected takes a direct way, with the same result as the general way, which is its oracle."""
+"""Most runs of a list of calls take a direct way, with the same result as the general way, which is its oracle."""
 
 from __future__ import annotations
 
@@ -109,8 +109,11 @@ def runs_of(draw: st.DrawFn, golden: Golden) -> Run:
         at = draw(st.integers(0, len(calls) - 1))
         changed = {key: _plain(value) for key, value in draw(UNUSUAL).items()}
         calls[at] = replace(calls[at], raw_name="" if "name" in changed else calls[at].raw_name, **changed)
-    if draw(st.integers(0, 5)) == 0:
-        calls = draw(st.permutations(calls)) + draw(st.sampled_from([[], [ToolCall("search")]]))
+    calls = draw(st.sampled_from([*[_unchanged] * 4, *_MISTAKES]))(
+        draw, draw(st.sampled_from([_unchanged, *_MISTAKES]))(draw, calls)
+    )
+    if draw(st.integers(0, 9)) == 0:
+        calls = [replace(call, concurrent_with=_others(at, len(calls))) for at, call in enumerate(calls)]
     return Run(
         "r",
         agent=draw(st.sampled_from([None, "buyer"])),
@@ -118,6 +121,40 @@ def runs_of(draw: st.DrawFn, golden: Golden) -> Run:
         available_tools=draw(OFFERS),
         health=Health(calls_invisible=draw(st.integers(0, 9)) == 0),
     )
+
+
+def _unchanged(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    return calls
+
+
+def _forgets(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    forgotten = draw(st.integers(0, len(calls)))
+    return [call for at, call in enumerate(calls) if at != forgotten]
+
+
+def _adds(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    at = draw(st.integers(0, len(calls)))
+    return [*calls[:at], ToolCall(draw(NAMES), arguments=_plain(draw(ARGUMENTS))), *calls[at:]]
+
+
+def _repeats(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    return [*calls, draw(st.sampled_from(calls))] if calls else []
+
+
+def _mixes(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    return draw(st.permutations(calls))
+
+
+def _changes(draw: st.DrawFn, calls: list[ToolCall]) -> list[ToolCall]:
+    return [replace(call, arguments=_plain(draw(ARGUMENTS))) if draw(st.booleans()) else call for call in calls]
+
+
+_MISTAKES = (_forgets, _adds, _repeats, _mixes, _changes)
+
+
+def _others(at: int, calls: int) -> tuple[int, ...]:
+    """The calls that overlap each call: its neighbour, so that the calls run in pairs."""
+    return tuple(other for other in (at ^ 1,) if other < calls)
 
 
 def _plain(arguments: Any) -> Any:
@@ -136,7 +173,11 @@ def evaluated(draw: st.DrawFn) -> tuple[Golden, list[Run]]:
 
 def _all_fields(of: Any) -> dict[str, str]:
     """Every field as text, because NaN does not equal itself."""
-    return {each.name: repr(getattr(of, each.name)) for each in fields(of) if each.name != "is_as_expected"}
+    return {each.name: repr(getattr(of, each.name)) for each in fields(of) if each.name not in _HINTS}
+
+
+_HINTS = ("is_as_expected", "is_all_successful")
+"""Fields of a comparison that only the direct way sets, for those who would find out the same from the rows."""
 
 
 @given(evaluated())
@@ -200,11 +241,44 @@ def test_differing_arguments_are_compared_and_are_not_as_expected() -> None:
     assert [fault.kind for fault in found.faults] == ["arguments"]
 
 
+SEARCHES = Golden("g", tools=(ExpectedTool("a", {"x": 1}), ExpectedTool("a", {"x": 2}), ExpectedTool("b")))
+
+
+@pytest.mark.parametrize(
+    ("run", "verdicts", "in_order"),
+    [
+        pytest.param("a1 a2", "paired paired missing", [True, True], id="a call is missing"),
+        pytest.param("a1 b", "paired missing paired", [True, True], id="one of two calls of a tool is missing"),
+        pytest.param("a1 a2 c b", "paired paired unexpected paired", [True] * 3, id="a call of another tool"),
+        pytest.param("a1 a2 b a1", "paired paired paired unexpected", [True] * 3, id="a call is repeated"),
+        pytest.param("b a1 a2", "paired paired paired", [False, True, True], id="another order"),
+        pytest.param("a2 a1 b", "paired paired paired", [True, False, True], id="calls of one tool in another order"),
+        pytest.param("a1 a3 b", "paired paired paired", [True] * 3, id="other arguments of one of two calls"),
+        pytest.param("a3 b", "paired missing paired", [True] * 2, id="one call is missing and one differs"),
+    ],
+)
+def test_a_run_with_a_mistake_takes_the_direct_way(run: str, verdicts: str, in_order: list[bool]) -> None:
+    calls = [ToolCall(text[0], arguments={"x": int(text[1:])} if text[1:] else None) for text in run.split()]
+    found = _direct(_run(*calls), SEARCHES)
+    assert found is not None
+    assert [row.verdict for row in found.rows] == verdicts.split()
+    assert [row.in_order for row in found.pairs] == in_order
+
+
+def test_calls_that_are_allowed_besides_are_tolerated_on_the_direct_way() -> None:
+    found = _direct(_run(ToolCall("other"), *AS_EXPECTED.tool_calls), replace(BOOK, extra="allow"))
+    assert found is not None
+    assert [row.note for row in found.tolerated] == ["extra"]
+    assert found.unexpected == ()
+
+
 @pytest.mark.parametrize(
     ("run", "golden"),
     [
-        pytest.param(_run(ToolCall("search")), BOOK, id="a call is missing"),
-        pytest.param(_run(*reversed(AS_EXPECTED.tool_calls)), BOOK, id="another order"),
+        pytest.param(
+            _run(*reversed(AS_EXPECTED.tool_calls)), replace(BOOK, order="in_order"), id="another order than required"
+        ),
+        pytest.param(_run(ToolCall("search")), replace(BOOK, duplicates="ignore"), id="repeats that do not count"),
         pytest.param(_run(ToolCall("search", error="x"), AS_EXPECTED.tool_calls[1]), BOOK, id="a failed call"),
         pytest.param(_run(ToolCall("search", outcome="denied"), AS_EXPECTED.tool_calls[1]), BOOK, id="a denied call"),
         pytest.param(_run(ToolCall("search", kind="agent"), AS_EXPECTED.tool_calls[1]), BOOK, id="a call of an agent"),
@@ -213,9 +287,9 @@ def test_differing_arguments_are_compared_and_are_not_as_expected() -> None:
         pytest.param(AS_EXPECTED, replace(BOOK, depth="own"), id="calls of one agent"),
         pytest.param(_run(), replace(BOOK, tools=()), id="nothing is expected"),
         pytest.param(
-            _run(ToolCall("a", arguments={"x": 2}), ToolCall("a", arguments={"x": 1})),
-            Golden("g", tools=(ExpectedTool("a", {"x": 1}), ExpectedTool("a", {"x": 2}))),
-            id="calls of one tool in another order",
+            _run(*(ToolCall(name, arguments={"x": 1}) for name in "aba")),
+            Golden("g", tools=tuple(ExpectedTool(name, {"x": 1}) for name in "aab")),
+            id="equal calls in another order",
         ),
         pytest.param(
             _run(ToolCall("a", arguments={"x": 1}), ToolCall("a", arguments={"x": 1})),

@@ -92,6 +92,9 @@ class Comparison(NotebookDisplay):
     is_as_expected: bool = field(default=False, init=False, repr=False, compare=False)
     """Whether every call is known to be the expected one at the same position, successful and with agreeing arguments.
     If it is false, the rows decide."""
+    is_all_successful: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether every call is known to have been made, to have succeeded, and to be in `calls`. If it is false, the calls
+    decide."""
 
     def __post_init__(self) -> None:
         """Group the rows by verdict and collect the calls."""
@@ -106,15 +109,27 @@ class Comparison(NotebookDisplay):
         object.__setattr__(self, "calls", tuple(calls))
 
     @classmethod
-    def of_pairs(cls, golden: Golden, run: Run, rows: _RowTuple, *, is_as_expected: bool) -> Comparison:
-        """Return the comparison of a run whose tool calls were all made and are all paired, in order.
+    def of_successful_calls(
+        cls,
+        golden: Golden,
+        run: Run,
+        rows: _RowTuple,
+        *,
+        pairs: _RowTuple,
+        missing: _RowTuple = (),
+        unexpected: _RowTuple = (),
+        tolerated: _RowTuple = (),
+        is_as_expected: bool = False,
+    ) -> Comparison:
+        """Return the comparison of a run whose calls were all made and succeeded, with the rows of each verdict.
 
         It sets the fields directly, in a fifth of the time that the constructor takes.
         """
         comparison = object.__new__(cls)
         fields = vars(comparison)
-        fields.update(golden=golden, rows=rows, run=run, approximation_reason=None, wrong_agent_pairs=())
-        fields.update(pairs=rows, calls=run.tool_calls)
+        fields.update(golden=golden, rows=rows, run=run, approximation_reason=None, wrong_agent_pairs=(), pairs=pairs)
+        fields.update(missing=missing, unexpected=unexpected, tolerated=tolerated, calls=run.tool_calls)
+        fields.update(is_all_successful=True)
         if is_as_expected:
             fields.update(is_as_expected=True, faults=())
         return comparison

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from itertools import starmap
 
 from goldspan.model import AnyOf, Comparison, ComparisonRow, Golden, Run, ToolDefinition
+from goldspan.scoring.matching.best_match import EXTRA
 from goldspan.scoring.metrics.metric import alternative_calls
 from goldspan.scoring.name_suggestions import NameCollision, NearMiss, find_collisions, find_near_misses
-from goldspan.scoring.run_comparison import DUPLICATE, EXTRA
+from goldspan.scoring.run_comparison import DUPLICATE
 from goldspan.scoring.verdict import ABOUT_CALLS, ALL_MET, RunVerdict
 
 _MAX_SHOWN = 5

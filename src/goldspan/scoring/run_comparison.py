@@ -26,7 +26,7 @@ from goldspan.model.goldens import iter_expected_calls
 from goldspan.scoring.arguments.equality import content_key, equal
 from goldspan.scoring.arguments.multisets import equality_keys
 from goldspan.scoring.coercion import CallLike, ToolLike, as_golden, as_run
-from goldspan.scoring.matching.best_match import Pairing, best_pairing
+from goldspan.scoring.matching.best_match import EXTRA, Pairing, best_pairing
 from goldspan.scoring.matching.direct_match import direct_match
 from goldspan.scoring.matching.match_costs import NO_FAILED_CALLS, FailedCalls, schema_lookup
 from goldspan.scoring.matching.slot_plan import GoldenPlans, Slot, SlotPlan, golden_plans, is_forbidden, matches_agent
@@ -259,9 +259,6 @@ class _CountedSlots:
         """Identifies the tool and agent, and whether arguments and a result are stated."""
         return self._names.expected_keys(tool), tool.agent, tool.arguments is None, tool.result is ABSENT
 
-
-EXTRA = "extra"
-"""The note of an unexpected call that is allowed."""
 
 NOT_IN_POLICY = "policy"
 """The note of a call that a policy does not mention."""

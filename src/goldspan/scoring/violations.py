@@ -20,11 +20,11 @@ from goldspan.model import (
     ToolCall,
 )
 from goldspan.scoring.arguments.agreement import argument_share, result_share
+from goldspan.scoring.matching.best_match import EXTRA
 from goldspan.scoring.matching.match_costs import SchemaLookup, schema_lookup
 from goldspan.scoring.matching.slot_plan import is_call_of, matches_agent
 from goldspan.scoring.metrics import call_correctness
 from goldspan.scoring.metrics.metric import alternative_calls
-from goldspan.scoring.run_comparison import EXTRA
 
 
 def find_violations(comparison: Comparison, golden: Golden) -> Iterator[RequirementResult]:

@@ -242,7 +242,8 @@ def longest_chain(
     intervals = intervals.restrict_to(pairs.values())
     if intervals.concurrent_groups is None:
         return align({slot: {call: 1} for slot, call in pairs.items()}, stages, intervals, budget)
-    return _longest_increasing_run(pairs, stages, intervals.concurrent_groups)
+    group_of = {call: number for number, group in enumerate(intervals.concurrent_groups) for call in group}
+    return longest_increasing_run(pairs, stages, group_of)
 
 
 def align(
@@ -397,11 +398,10 @@ def _assign_group(rows: GainRows, group: Sequence[int], stretch: range) -> dict[
 # --- the order of fixed pairs -----------------------------------------------------------------------------------------
 
 
-def _longest_increasing_run(
-    pairs: Mapping[int, int], stages: Sequence[int], groups: Sequence[Sequence[int]]
+def longest_increasing_run(
+    pairs: Mapping[int, int], stages: Sequence[int], group_of: Mapping[int, int] | Sequence[int]
 ) -> dict[int, int]:
-    """Returns the largest subset of pairs in which neither stages nor groups decrease."""
-    group_of = {call: number for number, group in enumerate(groups) for call in group}
+    """Returns the largest subset of pairs in which neither stages nor the groups of the calls decrease."""
     # Patience sorting, from the last call to the first, so that of equal chains the one of the earliest calls is found:
     # `heads[n]` is the latest stage, negated, at which a chain of n + 1 can start so far, and `begins[n]` its slot.
     heads: list[int] = []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import islice, permutations, product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from goldspan.goldens.tool_names import ToolNameMatcher
 from goldspan.model import Agreement, CallOrder, ComparisonRow, ExpectedTool, RowVerdict, ToolCall, fast_constructor
@@ -24,7 +24,7 @@ from goldspan.scoring.matching.match_costs import (
     mismatch_of_pair,
     mismatch_of_shares,
 )
-from goldspan.scoring.matching.slot_plan import ContentKey, GoldenPlans, SlotPairs, SlotPlan, StatedContent
+from goldspan.scoring.matching.slot_plan import ContentKey, GoldenPlans, SlotPairs, SlotPlan
 from goldspan.scoring.matching.weighted_match import weighted_match
 
 _Slots: TypeAlias = tuple[int, ...]
@@ -79,7 +79,7 @@ def grouped_match(
     for each in calls:
         if asked := plan.candidate_slots(each[1]):
             groups.setdefault(asked, []).append(each)
-    if not _are_disjoint(groups):
+    if not are_disjoint(groups):
         return None
     chosen: dict[int, int] = {}
     no_others = True
@@ -95,7 +95,7 @@ def grouped_match(
     if in_sequence == sorted(in_sequence):
         return chosen, chosen
     chain = longest_chain(chosen, plan.stages, call_intervals(calls), budget)
-    if len(chain) == len(chosen) or (order == "any" and no_others and _are_calls_distinct(plan, groups)):
+    if len(chain) == len(chosen) or (order == "any" and no_others and are_calls_distinct(plan, groups)):
         return chosen, chain
     if any(
         call.error is not None or not plan.accepts_any_call(call) for members in groups.values() for _, call in members
@@ -104,7 +104,7 @@ def grouped_match(
     return _align_equal_pairs(plan, calls, groups, chosen, budget)
 
 
-def _are_calls_distinct(plan: SlotPlan, groups: Mapping[_Slots, _Calls]) -> bool:
+def are_calls_distinct(plan: SlotPlan, groups: Mapping[_Slots, _Calls]) -> bool:
     """Whether no two calls of a group are equal in the stated parts."""
     for slots, members in groups.items():
         stated = plan.stated_content(slots) if len(members) > 1 else None
@@ -117,13 +117,13 @@ def _are_calls_distinct(plan: SlotPlan, groups: Mapping[_Slots, _Calls]) -> bool
     return True
 
 
-def _are_disjoint(groups: Iterable[_Slots]) -> bool:
+def are_disjoint(groups: Iterable[_Slots]) -> bool:
     """Whether no slot is in two groups."""
     slots = [slot for group in groups for slot in group]
     return len(slots) == len(set(slots))
 
 
-class _GroupMatch(NamedTuple):
+class GroupMatch(NamedTuple):
     """The best pairs of a group, slot to call."""
 
     pairs: Mapping[int, int]
@@ -131,47 +131,51 @@ class _GroupMatch(NamedTuple):
     """Whether no others are equally good."""
 
 
-def _match_group(plan: SlotPlan, slots: _Slots, calls: _Calls, schemas: SchemaLookup) -> _GroupMatch | None:
+def _match_group(plan: SlotPlan, slots: _Slots, calls: _Calls, schemas: SchemaLookup) -> GroupMatch | None:
     """Returns the best pairs of a group; `None` if finding them takes a weighted match."""
     for _, call in calls:
         if call.error is not None or not plan.is_single_tool(call):
             return None
     if plan.accepts_any_call(calls[0][1]):
-        return _GroupMatch(dict(zip(slots, [position for position, _ in calls], strict=False)), is_unique=False)
+        return GroupMatch(dict(zip(slots, [position for position, _ in calls], strict=False)), is_unique=False)
     stated = plan.stated_content(slots)
     if stated is None:
         return None
     held = [stated.content_key(call.arguments, call.result) for _, call in calls]
-    return _exact_pairs(stated, slots, calls, held) or _exhaustive_pairs(plan, slots, calls, held, schemas)
+    found = exact_pairs(stated.slots, len(slots), [position for position, _ in calls], held)
+    return found or exhaustive_pairs(plan, slots, calls, held, schemas)
 
 
-def _exact_pairs(
-    stated: StatedContent, slots: _Slots, calls: _Calls, contents: Sequence[ContentKey]
-) -> _GroupMatch | None:
+_Content = TypeVar("_Content", bound=Hashable)
+
+
+def exact_pairs(
+    slots: Mapping[_Content, Sequence[int]], slot_count: int, positions: Sequence[int], contents: Sequence[_Content]
+) -> GroupMatch | None:
     """Returns the pairs with equal content, if they are as many as possible. They then have no mismatch."""
     pairs: dict[int, int] = {}
-    free: dict[ContentKey, Iterator[int]] = {}
-    only = len(slots) <= len(calls)  # else a remaining slot may agree too, without equal content
-    for (position, _), held in zip(calls, contents, strict=True):
+    free: dict[_Content, Iterator[int]] = {}
+    only = slot_count <= len(positions)  # else a remaining slot may agree too, without equal content
+    for position, held in zip(positions, contents, strict=True):
         if held in free:
             only = False
         else:
-            equal = stated.slots.get(held, ())
+            equal = slots.get(held, ())
             only = only and len(equal) <= 1
             free[held] = iter(equal)
         slot = next(free[held], None)
         if slot is not None:
             pairs[slot] = position
-    return _GroupMatch(pairs, only) if len(pairs) == min(len(slots), len(calls)) else None
+    return GroupMatch(pairs, only) if len(pairs) == min(slot_count, len(positions)) else None
 
 
 _MAX_EXHAUSTIVE, _MAX_EXHAUSTIVE_BYTES = 3, 4096
 """The number of slots or calls (with one more of the other side), and the bytes in each call, for exhaustive search."""
 
 
-def _exhaustive_pairs(
+def exhaustive_pairs(
     plan: SlotPlan, slots: _Slots, calls: _Calls, contents: Iterable[ContentKey], schemas: SchemaLookup
-) -> _GroupMatch | None:
+) -> GroupMatch | None:
     """Returns the best pairs of a few slots and calls by exhaustive search."""
     if min(len(slots), len(calls)) > _MAX_EXHAUSTIVE or max(len(slots), len(calls)) > _MAX_EXHAUSTIVE + 1:
         return None
@@ -189,7 +193,7 @@ def _exhaustive_pairs(
     (least, best), *others = ways
     places = [(column, row) if flipped else (row, column) for row, column in enumerate(best)]
     pairs = {slots[slot]: calls[call][0] for slot, call in sorted(places)}
-    return _GroupMatch(pairs, is_unique=not others or others[0][0] > least)
+    return GroupMatch(pairs, is_unique=not others or others[0][0] > least)
 
 
 def _pair_penalty(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> int:
@@ -216,6 +220,9 @@ def _align_equal_pairs(
         pairs.update(zip([slot for slot in slots if slot not in aligned], left, strict=False))
     return pairs, aligned
 
+
+EXTRA = "extra"
+"""The note of an unexpected call that is allowed."""
 
 OPTIONAL = "optional"
 """The note of an expected call that was optional."""
