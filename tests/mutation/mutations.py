@@ -1,4 +1,8 @@
-"""Finds the mutations of a Python module: small changes of its code that tests should notice."""
+"""Finds the mutations of a Python module: small changes of its code that tests should notice.
+
+Two options are not mutated because no result depends on them: `slots` of a dataclass, and `maxsize` of a cache. Nor are
+`False` where a function returns it (it becomes `True`, not None), texts, annotations and docstrings.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 REMOVABLE = (ast.Raise, ast.Continue, ast.Break, ast.AugAssign, ast.Delete)
 TEXTS = (ast.JoinedStr,)
+WITHOUT_EFFECT = ("slots", "maxsize")
+"""Keywords whose values change memory and speed only."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,10 @@ class _Finder(ast.NodeVisitor):
         for keyword in node.keywords:
             if isinstance(keyword.value, ast.Constant) and keyword.value.value is None:
                 self._replace(keyword.value, "0")
-        if not (isinstance(node.func, ast.Name) and node.func.id in ("cast", "TypeVar")):
-            self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in ("cast", "TypeVar"):
+            return
+        for part in (node.func, *node.args, *(each for each in node.keywords if each.arg not in WITHOUT_EFFECT)):
+            self.visit(part)
 
     # Statements
 

@@ -77,6 +77,8 @@ def test_each_kind_of_code_is_changed_in_its_way(source: str, expected: set[str]
         "def f(a: 'list[int]') -> 'int | None': ...",
         "x = 'a' + b",
         "x = f'{a + 1}'",
+        "@dataclass(slots=True)\nclass A: ...",
+        "x = lru_cache(maxsize=10)(f)",
     ],
 )
 def test_what_no_test_can_notice_is_not_changed(source: str) -> None:
