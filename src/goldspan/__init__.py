@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from goldspan.scoring import compare, evaluate
     from goldspan.scoring.metrics.registry import metric
     from goldspan.testing.agent_cases import evaluate_agent, evaluate_agent_async
-    from goldspan.testing.assertions import assert_tools
+    from goldspan.testing.assertions import ToolsAssertionError, assert_tools
     from goldspan.testing.results import read_results
 
 # The module of each public name. Names are imported on first use, so that `import goldspan` loads neither pydantic nor
@@ -106,7 +106,7 @@ _NAMES_BY_MODULE = {
     "goldspan.cases.case_evaluation": ("evaluate_cases",),
     "goldspan.scoring.metrics.registry": ("metric",),
     "goldspan.testing.agent_cases": ("evaluate_agent", "evaluate_agent_async"),
-    "goldspan.testing.assertions": ("assert_tools",),
+    "goldspan.testing.assertions": ("ToolsAssertionError", "assert_tools"),
     "goldspan.testing.results": ("read_results",),
 }
 _SUBMODULES = {"judge": "goldspan.judge", "profiles": "goldspan.profiles", "sinks": "goldspan.sinks"}
@@ -141,6 +141,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolDefinition",
+    "ToolsAssertionError",
     "TraceFileError",
     "Vocabulary",
     "When",

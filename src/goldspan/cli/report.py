@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,10 +15,9 @@ from goldspan.cli import options
 from goldspan.cli.console import print_warning, stderr_console, stdout_console, with_progress_bar
 from goldspan.cli.score import GATE_FAILED, INVALID_ROWS
 from goldspan.errors import ConfigurationError
-from goldspan.model import Evaluation, RunUnit
+from goldspan.model import RunUnit
 
 if TYPE_CHECKING:
-    from goldspan.store import SqliteStore
     from goldspan.web.run_report import Report
 
 EXAMPLES = """
@@ -33,8 +30,6 @@ Examples:\n
 """
 _DEFAULT_OUT = Path("report.html")
 _STDOUT = Path("-")
-_BATCH_SIZE = 500
-"""Evaluations that are stored in one transaction."""
 
 
 def report(
@@ -126,7 +121,7 @@ def report(
     from goldspan.cli.input_reading import print_row_errors
     from goldspan.goldens import load_goldens
     from goldspan.store import RunFilter, open_store
-    from goldspan.web.run_report import ReportHeader, build_report
+    from goldspan.web.run_report import ReportHeader, build_report, temporary_store
 
     _validate_arguments(paths, cases, out, markdown)
     writers = _report_writers(out, markdown)
@@ -182,7 +177,7 @@ def report(
                 golden_id_attributes=golden_id_attribute,
                 concurrency=concurrency,
             )
-            store = stack.enter_context(_temporary_store(evaluations, values=values))
+            store = stack.enter_context(temporary_store(evaluations, keep_arguments=values))
         filter_values |= {"since": since, "until": until, "kind of run": unit}
         filters = tuple((name, value) for name, value in filter_values.items() if value)
         total = store.count(run_filter).total
@@ -226,30 +221,6 @@ def _find_store(paths: list[str]) -> Path | None:
     if stores and len(paths) > 1:
         raise ConfigurationError(f"{stores[0]}: a report takes one store, or files with traces")
     return stores[0] if stores else None
-
-
-@contextmanager
-def _temporary_store(evaluations: Iterable[Evaluation], *, values: bool) -> Iterator[SqliteStore]:
-    """A store of these evaluations that exists while the report is made."""
-    from goldspan.store import open_store
-
-    with (
-        TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
-        open_store(Path(folder) / options.STORE_FILE_NAME, keep_arguments=values) as store,
-    ):
-        remaining = _with_unique_ids(evaluations)
-        while batch := list(islice(remaining, _BATCH_SIZE)):
-            store.submit_many(batch)
-        yield store
-
-
-def _with_unique_ids(evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
-    """Number repeated run ids: rows of several files may share an id, and a store keeps one run per id."""
-    seen: dict[str, int] = {}
-    for evaluation in evaluations:
-        run = evaluation.run
-        seen[run.run_id] = number = seen.get(run.run_id, 0) + 1
-        yield evaluation if number == 1 else replace(evaluation, run=replace(run, run_id=f"{run.run_id} ({number})"))
 
 
 def _source_names(paths: list[str]) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """Evaluates agents before they ship: in tests, from a program and on the command line.
 
 - ``assertions``: asserts inside any test that an agent called the expected tools.
+- ``captured_calls``: captures the tools that a block of a program calls.
+- ``pytest_plugin``, ``pytest_cases``, ``pytest_reports``: the pytest plugin, its tests of goldens, and its reports.
 - ``agent_cases``: `goldspan.evaluate_agent` runs an agent on the input of each golden.
 - ``agent_calls``: loads an agent by name, and calls it with a time limit.
 - ``span_capture``: captures the spans of each case alone, and builds its run.

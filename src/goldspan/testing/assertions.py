@@ -23,6 +23,8 @@ _WIDTH = 100
 class ToolsAssertionError(AssertionError):
     """The tools that were called are not those that were expected, or nobody can know whether they are."""
 
+    __module__ = "goldspan"  # its public name, which tracebacks show before the message
+
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(evaluation)
         self.evaluation = evaluation

@@ -317,7 +317,7 @@ def read_results(path: str | os.PathLike[str]) -> AgentResults:
     cases: dict[tuple[str, int], CaseResult] = {}
     for number, line in enumerate(lines[1:], start=2):
         try:
-            case = _parse_case(json.loads(line))
+            case = case_from_document(json.loads(line))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if number == len(lines) and not is_last_complete:
                 message = f"{path}, line {number}: the last line is incomplete and was ignored"
@@ -357,8 +357,8 @@ def _parse_header(path: Path, line: bytes) -> ResultsHeader:
         raise ResultsError(f"{path}, line 1: the header has no scoring_version.") from None
 
 
-def _parse_case(document: Mapping[str, Any]) -> CaseResult:
-    """Return the case of a line. Raises one of several errors if the line is something else."""
+def case_from_document(document: Mapping[str, Any]) -> CaseResult:
+    """Return the case of a JSON object. Raises one of several errors if it is something else."""
     known: dict[str, Any] = {each.name: document[each.name] for each in fields(CaseResult) if each.name in document}
     known["tags"] = tuple(known.get("tags") or ())
     if (source := known.get("source")) is not None:
@@ -401,7 +401,7 @@ def _end_last_line(path: Path, descriptor: int) -> None:
     if start == len(content):
         return
     try:
-        _parse_case(json.loads(content[start:]))
+        case_from_document(json.loads(content[start:]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         os.ftruncate(descriptor, start)
     else:

@@ -75,8 +75,9 @@ class CaseSpans:
         self.context = set_span_in_context(self._root, self.context)
 
     def end_root(self) -> None:
-        """End the root span, after the agent has returned."""
-        self._root.end()
+        """End the root span, after the agent has returned; a second call does nothing."""
+        if self._root.is_recording():
+            self._root.end()
 
     @property
     def has_open_spans(self) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens import Goldens
-from goldspan.model import NotEvaluatedRun
+from goldspan.model import Evaluation, NotEvaluatedRun
 from goldspan.model.rendering import (
     OUTCOME_SYMBOLS,
     Block,
@@ -20,7 +24,7 @@ from goldspan.model.rendering import (
     table_blocks,
     truncate,
 )
-from goldspan.store import RunFilter, SqliteStore, StoredRun
+from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
 from goldspan.store.store_protocol import ALL_RUNS
 from goldspan.web.display_text import percent
 from goldspan.web.golden_status import GoldenTable, PassRateEstimate, golden_table, pass_rate
@@ -39,6 +43,8 @@ _MAX_MARKDOWN_ROWS = 40
 _MAX_MARKDOWN_RUNS = 100
 _MAX_MARKDOWN_GOLDENS = 50
 _MAX_MARKDOWN_HINTS = 20
+_BATCH_SIZE = 500
+"""Evaluations that are stored in one transaction."""
 
 ReportObserver = Callable[[Iterable[StoredRun]], Iterable[StoredRun]]
 """Wraps the iteration over the runs, for example to print progress."""
@@ -165,6 +171,28 @@ def build_report(
         unmatched=unmatched_requests(store, run_filter),
         not_evaluated=tuple(builder.not_evaluated),
     )
+
+
+@contextmanager
+def temporary_store(evaluations: Iterable[Evaluation], *, keep_arguments: bool) -> Iterator[SqliteStore]:
+    """A store of these evaluations that exists while the report is made."""
+    with (
+        TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
+        open_store(Path(folder) / "goldspan.db", keep_arguments=keep_arguments) as store,
+    ):
+        remaining = _with_unique_ids(evaluations)
+        while batch := list(islice(remaining, _BATCH_SIZE)):
+            store.submit_many(batch)
+        yield store
+
+
+def _with_unique_ids(evaluations: Iterable[Evaluation]) -> Iterator[Evaluation]:
+    """Number repeated run ids: rows of several files may share an id, and a store keeps one run per id."""
+    seen: dict[str, int] = {}
+    for evaluation in evaluations:
+        run = evaluation.run
+        seen[run.run_id] = number = seen.get(run.run_id, 0) + 1
+        yield evaluation if number == 1 else replace(evaluation, run=replace(run, run_id=f"{run.run_id} ({number})"))
 
 
 class _ReportBuilder:
