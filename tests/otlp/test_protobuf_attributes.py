@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goldspan.otlp import protobuf_attributes
 from goldspan.otlp.otlp_protobuf import decode_traces
-from goldspan.otlp.protobuf_attributes import LazyAttributes, decode_value
+from goldspan.otlp.protobuf_attributes import LazyAttributes, attribute_names, decode_value
 from otlp.payloads import add, any_value, request, spans_of
 
 values = st.recursive(
@@ -92,3 +93,29 @@ def test_decode_value_accepts_arbitrary_bytes_without_an_error(noise):
 )
 def test_a_value_that_cannot_be_decoded_is_none(raw):
     assert decode_value(raw) is None
+
+
+@given(st.binary(max_size=6), st.sampled_from([b"", b"\x0a", b"\x0a\x03", b"\x0a\x05", b"\x18"]))
+def test_values_that_are_read_together_equal_values_that_are_decoded_one_by_one(noise, start):
+    raw = {"noise": start + noise, "text": b"\x0a\x04text", "empty": b""}
+    expected = {key: decode_value(value) for key, value in raw.items()}
+    assert LazyAttributes(raw).read(raw) == expected
+    assert LazyAttributes(raw).read(["noise"])["noise"] == expected["noise"]
+
+
+_names = st.sets(st.sampled_from("abcdef"), max_size=4) | st.sets(st.integers(0, 80).map(str), min_size=60, max_size=70)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["work", "rest"]), _names), max_size=8))
+def test_attribute_names_equal_the_keys_whatever_spans_of_that_name_had_before(spans):
+    for span_name, keys in spans:
+        raw = dict.fromkeys(keys, b"")
+        names = attribute_names(span_name, raw)
+        assert names == frozenset(raw)
+        assert attribute_names(span_name, raw) is attribute_names("other", raw) is LazyAttributes(raw).names
+
+
+def test_only_a_bounded_number_of_span_names_and_attribute_names_is_kept():
+    for number in range(protobuf_attributes._MAX_NAME_SETS + 1):
+        assert attribute_names(f"span {number}", {f"key {number}": b""}) == {f"key {number}"}
+    assert len(protobuf_attributes._expected_names) <= protobuf_attributes._MAX_NAME_SETS

@@ -27,7 +27,12 @@ from goldspan.otlp.decode_results import (
     validated_span_id,
     validated_trace_id,
 )
-from goldspan.otlp.protobuf_attributes import LazyAttributes, any_value_to_python, key_values_to_dict
+from goldspan.otlp.protobuf_attributes import (
+    LazyAttributes,
+    any_value_to_python,
+    attribute_names,
+    key_values_to_dict,
+)
 
 
 def trace_message(name: str, *, raw_fields: Iterable[str] = ()) -> type[Any]:
@@ -130,6 +135,7 @@ def _parse_span_record(data: bytes, trace_ids: _TraceIdCache, scope: str, resour
 def _span_record(span: Any, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
     record = _new_record(_LazySpanRecord)
     record._span = span
+    record._names = None
     record.trace_id = trace_ids[span.trace_id]
     record.span_id = validated_span_id(span.span_id)
     record.parent_id = parent_span_id(span.parent_span_id)
@@ -149,14 +155,15 @@ class _LazySpanRecord(SpanRecord):
     a plain record that does not.
     """
 
-    __slots__ = ("_span",)
+    __slots__ = ("_names", "_span")
+    _names: frozenset[str] | None
     _span: Any
     """The message; `None` after the lazy fields are decoded, and in a copy by `dataclasses.replace`."""
 
     def __init__(self, *fields: Any, **named_fields: Any) -> None:
         """Create a record whose fields are all set, as `dataclasses.replace` does."""
         SpanRecord.__init__(self, *fields, **named_fields)
-        self._span = None
+        self._names = self._span = None
 
     def __getattr__(self, name: str) -> Any:
         """Decode all lazy fields at once, because they are usually read together."""
@@ -169,7 +176,7 @@ class _LazySpanRecord(SpanRecord):
     def _decode_lazy_fields(self, span: Any) -> LazyAttributes:
         """Set the lazy fields. Concurrent calls set equal values, and `_span` only after all of them."""
         status = span.status
-        attributes = self.attributes = LazyAttributes(span.attributes)
+        attributes = self.attributes = LazyAttributes(span.attributes, self._names)
         self.status = STATUS_BY_CODE.get(status.code, "unset")
         self.status_message = status.message
         self.events = tuple(map(_span_event, span.events)) if span.events else ()
@@ -179,8 +186,12 @@ class _LazySpanRecord(SpanRecord):
 
     def attribute_names(self) -> frozenset[str]:
         """Returns the attribute names without decoding values."""
-        span = self._span
-        return SpanRecord.attribute_names(self) if span is None else frozenset(span.attributes)
+        names = self._names
+        if names is None:
+            span = self._span
+            names = super().attribute_names() if span is None else attribute_names(self.name, span.attributes)
+            self._names = names
+        return names
 
     def decode_attributes(self, keys: Iterable[str]) -> Mapping[str, Any]:
         """Returns attributes that include the given keys, which must exist; decodes no others."""
