@@ -14,6 +14,7 @@ Modules in reading order:
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -106,9 +107,9 @@ def extract_units(
     attributes = classification.golden_id_attributes(golden_id_attributes)
     conventions = installed_conventions((*attributes, *run_assembly.ANNOTATION_ATTRIBUTES))
     selected = DeclaredComponents(components)
-    traces: dict[str, list[SpanRecord]] = {}
+    traces: defaultdict[str, list[SpanRecord]] = defaultdict(list)
     for span in _spans_with_logs(records, conventions):
-        traces.setdefault(span.trace_id, []).append(span)
+        traces[span.trace_id].append(span)
     watched = watch(traces.values(), "sorting spans")
     trees = [build_trees(trace, conventions=conventions, components=selected) for trace in watched]
     with messages.cache_histories():
@@ -120,10 +121,9 @@ def extract_units(
 
 
 def _spans_with_logs(records: Iterable[TelemetryRecord], conventions: classification.ConventionSet) -> list[SpanRecord]:
-    spans: list[SpanRecord] = []
-    logs: list[LogRecord] = []
-    for record in records:
-        (spans if isinstance(record, SpanRecord) else logs).append(record)  # type: ignore[arg-type]
+    received = list(records)
+    spans = [record for record in received if isinstance(record, SpanRecord)]
+    logs = [record for record in received if isinstance(record, LogRecord)] if len(spans) < len(received) else []
     return attach_logs(spans, logs, conventions) if logs else spans
 
 

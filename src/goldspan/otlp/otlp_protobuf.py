@@ -84,11 +84,11 @@ def decode_traces(data: bytes) -> DecodedSpans:
     An invalid span, or one whose name or keys are not UTF-8, is rejected without affecting others.
     """
     try:
-        return _decode_request(_Request.FromString(data), _span_record)
+        return _decode_request(_Request.FromString(data))
     except ProtobufError as error:
         fault = error
     with suppress(ProtobufError):
-        decoded = _decode_request(_RawItemsRequest.FromString(data), _parse_span_record)
+        decoded = _decode_request(_RawItemsRequest.FromString(data), _parse_span)
         if decoded.spans:
             return decoded
     raise DecodeError("neither JSON nor an OTLP trace request in protobuf") from fault
@@ -102,50 +102,56 @@ class _TraceIdCache(dict[bytes, str]):
         return checked
 
 
-_RecordFactory = Callable[[Any, _TraceIdCache, str, Mapping[str, Any]], SpanRecord]
+class _ParentIdCache(dict[bytes, str | None]):
+    """Ids of parents in hexadecimal, which siblings share."""
+
+    def __missing__(self, span_id: bytes) -> str | None:
+        parent_id = self[span_id] = parent_span_id(span_id)
+        return parent_id
+
+
 _new_record = object.__new__
 
 
-def _decode_request(request: Any, record: _RecordFactory) -> DecodedSpans:
+def _decode_request(request: Any, parse_span: Callable[[Any], Any] | None = None) -> DecodedSpans:
+    """Decodes a request whose spans are messages, or bytes that `parse_span` parses."""
     if not request.resource_spans and request.ByteSize():
         raise DecodeError("a protobuf message, but no OTLP trace request")  # every field of it is unknown to OTLP
     spans: list[SpanRecord] = []
     rejected, reason = 0, ""
-    trace_ids = _TraceIdCache()
+    trace_ids, parent_ids = _TraceIdCache(), _ParentIdCache()
     for resource_spans in request.resource_spans:
         resource = LazyAttributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             scope = scope_spans.scope.name
             for span in scope_spans.spans:
+                # A function that builds the record would add a twelfth to the time of decoding.
                 try:
-                    spans.append(record(span, trace_ids, scope, resource))
+                    if parse_span is not None:
+                        span = parse_span(span)
+                    record = _new_record(_LazySpanRecord)
+                    record._span = span
+                    record._names = None
+                    record.trace_id = trace_ids[span.trace_id]
+                    record.span_id = validated_span_id(span.span_id)
+                    record.parent_id = parent_ids[span.parent_span_id]
+                    record.name = span.name
+                    record.start_ns = span.start_time_unix_nano or None
+                    record.end_ns = span.end_time_unix_nano or None
+                    record.dropped_attributes = span.dropped_attributes_count
+                    record.scope = scope
+                    record.resource = resource
+                    spans.append(record)
                 except DecodeError as error:
                     rejected, reason = rejected + 1, reason or str(error)
     return DecodedSpans(spans, rejected, reason)
 
 
-def _parse_span_record(data: bytes, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
+def _parse_span(data: bytes) -> Any:
     try:
-        span = _Span.FromString(data)
+        return _Span.FromString(data)
     except ProtobufError as error:
         raise DecodeError("a span is broken, or text in it is not UTF-8") from error
-    return _span_record(span, trace_ids, scope, resource)
-
-
-def _span_record(span: Any, trace_ids: _TraceIdCache, scope: str, resource: Mapping[str, Any]) -> SpanRecord:
-    record = _new_record(_LazySpanRecord)
-    record._span = span
-    record._names = None
-    record.trace_id = trace_ids[span.trace_id]
-    record.span_id = validated_span_id(span.span_id)
-    record.parent_id = parent_span_id(span.parent_span_id)
-    record.name = span.name
-    record.start_ns = span.start_time_unix_nano or None
-    record.end_ns = span.end_time_unix_nano or None
-    record.dropped_attributes = span.dropped_attributes_count
-    record.scope = scope
-    record.resource = resource
-    return record
 
 
 class _LazySpanRecord(SpanRecord):
