@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goldspan.extraction import extract
-from goldspan.model import Run, SpanRecord
+from goldspan.extraction.reconciliation.run_merging import _merge_candidates, merge_duplicate_runs
+from goldspan.model import Run, SpanRecord, ToolCall
 from support.span_builders import agent, in_trace, inside, made, messages, says, tool
 
 Seen = list[SpanRecord]
@@ -170,3 +173,21 @@ def test_a_partial_duplicate_is_not_merged_with_an_equal_request_of_another_user
     runs = runs_of(*one, *other)
     assert [run.input for run in runs] == ["Book it", "Do"]
     assert [len(run.trace_ids) for run in runs] == [2, 2]
+
+
+_TIMES = st.none() | st.integers(0, 30)
+_CALLS = st.builds(ToolCall, st.sampled_from(["x", "y"]), start_ns=st.just(0), end_ns=st.just(30))
+_RUNS = st.builds(
+    Run,
+    st.sampled_from(["1:a", "2:b", "3:c"]),
+    trace_ids=st.sampled_from([("1",), ("2",), ("3",)]),
+    input=st.none() | st.sampled_from(["Book it", "Cancel it"]),
+    tool_calls=st.lists(_CALLS, max_size=2).map(tuple),
+    start_ns=_TIMES,
+    end_ns=_TIMES,
+)
+
+
+@given(st.lists(st.tuples(_RUNS, st.sampled_from(["framework", "client", "server"])), max_size=4))
+def test_runs_are_not_compared_if_none_of_different_instrumentations_overlap(pairs: list[tuple[Run, str]]) -> None:
+    assert merge_duplicate_runs(pairs) == _merge_candidates(pairs)

@@ -24,8 +24,8 @@ from goldspan.conventions.classification import DeclaredComponents, declared_com
 from goldspan.conventions.span_facts import Role
 from goldspan.extraction import logs_to_spans
 from goldspan.extraction.logs_to_spans import attach_logs
-from goldspan.extraction.reconciliation import run_assembly
 from goldspan.extraction.reconciliation.call_reconciliation import OwnCallIds
+from goldspan.extraction.reconciliation.run_annotations import ANNOTATION_ATTRIBUTES
 from goldspan.extraction.reconciliation.run_assembly import assemble_run
 from goldspan.extraction.reconciliation.run_checks import mark_shared_work
 from goldspan.extraction.reconciliation.run_merging import merge_conversations, merge_duplicate_runs
@@ -105,7 +105,7 @@ def extract_units(
     The result is the same as that of `extract` for each unit. The parameters are those of `extract`.
     """
     attributes = classification.golden_id_attributes(golden_id_attributes)
-    conventions = installed_conventions((*attributes, *run_assembly.ANNOTATION_ATTRIBUTES))
+    conventions = installed_conventions((*attributes, *ANNOTATION_ATTRIBUTES))
     selected = DeclaredComponents(components)
     traces: defaultdict[str, list[SpanRecord]] = defaultdict(list)
     for span in _spans_with_logs(records, conventions):

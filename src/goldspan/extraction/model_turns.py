@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from goldspan.content import literals, messages
@@ -22,13 +21,17 @@ _MAX_CANDIDATES = 50
 """How many of the latest sequences are checked for a turn whose calls have no ids."""
 
 
-@dataclass(frozen=True, eq=False)
 class ModelTurn:
-    """The input and output of a model in one span."""
+    """The input and output of a model in one span. It must not be changed."""
 
-    node: SpanNode
-    number: int = 0
-    """Its position among the turns of a run."""
+    __slots__ = ("_calls", "_known_call_ids", "node", "number")
+
+    def __init__(self, node: SpanNode, number: int = 0) -> None:
+        """Describe a span; `number` is its position among the turns of a run."""
+        self.node = node
+        self.number = number
+        self._calls: tuple[RequestedCall, ...] | None = None
+        self._known_call_ids: frozenset[str] | None = None
 
     @property
     def input_messages(self) -> Messages:
@@ -45,27 +48,29 @@ class ModelTurn:
         """The end time of the model span."""
         return self.node.sort_key[1]
 
-    @cached_property
+    @property
     def user_texts(self) -> tuple[str, ...]:
         """The user messages so far, in order."""
-        return tuple(message.text.strip() for message in self.input_messages if message.is_from_user and message.text)
+        return self.node.user_texts
 
     @property
     def first_user_text(self) -> str | None:
         """The first user message, which distinguishes the turns of a sub-agent from those of its caller."""
-        return self.user_texts[0] if self.user_texts else None
+        texts = self.node.user_texts
+        return texts[0] if texts else None
 
-    @cached_property
+    @property
     def system_texts(self) -> tuple[str | None, ...]:
         """The system and developer messages."""
         return tuple(message.text for message in self.input_messages if message.role in ("system", "developer"))
 
     @property
-    def calls(self) -> Iterator[RequestedCall]:
+    def calls(self) -> tuple[RequestedCall, ...]:
         """The tool calls that the model requested."""
-        if not self.node.output_may_have_calls:
-            return iter(())
-        return (call for message in self.output_messages for call in message.tool_calls)
+        if self._calls is None:
+            messages = self.node.output_messages if self.node.output_may_have_calls else ()
+            self._calls = tuple([call for message in messages for call in message.tool_calls])
+        return self._calls
 
     @property
     def tool_results(self) -> list[ToolResult]:
@@ -77,10 +82,12 @@ class ModelTurn:
             found.extend(message.tool_results)
         return found
 
-    @cached_property
+    @property
     def known_call_ids(self) -> frozenset[str]:
         """The ids of the calls in the history."""
-        return frozenset(call_ids_in(self.input_messages))
+        if self._known_call_ids is None:
+            self._known_call_ids = frozenset(call_ids_in(self.input_messages))
+        return self._known_call_ids
 
 
 def call_ids_in(messages: Iterable[Message]) -> Iterator[str]:
@@ -180,8 +187,7 @@ def _is_same_model_call(outer: SpanNode, inner: SpanNode, *, outer_repeated: boo
     """Whether nested model spans are of the same model call, judging by their messages."""
     if not (outer_repeated or outer.input_messages or outer.output_messages) or _adds_only_calls(inner, outer):
         return False
-    outer_text, inner_text = ModelTurn(outer).first_user_text, ModelTurn(inner).first_user_text
-    return outer_text is None or inner_text is None or outer_text == inner_text
+    return not outer.user_texts or not inner.user_texts or outer.user_texts[0] == inner.user_texts[0]
 
 
 def _adds_only_calls(inner: SpanNode, outer: SpanNode) -> bool:
@@ -211,7 +217,7 @@ class TurnSequence:
     @property
     def requests_tools(self) -> bool:
         """Whether the model requested a tool. If a client executes tools itself, only the history shows the calls."""
-        requested = any(True for turn in self.turns for _ in turn.calls)
+        requested = any(turn.calls for turn in self.turns)
         return requested or any(
             calls_since_user(turn.input_messages) for turn in self.turns if turn.node.input_may_have_calls
         )
@@ -372,7 +378,7 @@ def _calls_with_arguments(messages: Messages) -> list[tuple[str, object]]:
 
 
 def _repeats_call_id(turn: ModelTurn, last: ModelTurn) -> bool:
-    return any(call.call_id in turn.known_call_ids for call in last.calls)
+    return any(call.call_id in turn.known_call_ids for call in last.calls) if last.calls else False
 
 
 def _repeats_output(added: Messages, last: ModelTurn) -> bool:

@@ -210,14 +210,14 @@ def executed_calls(nodes: Iterable[SpanNode]) -> list[ObservedCall]:
         seen = call_from_span(node)
         known = call_by_node.get(node.enclosing_tool) if node.enclosing_tool is not None else None
         if known is None or not _same_call(known, seen):
+            known = None
             # Sibling spans of two instrumentations have the same id and name, and overlap.
-            same_id = calls_by_id.get(seen.call_id or "", [])[-_MAX_OPEN_CALLS:]
-            known = next(
-                (call for call in same_id if _same_call(call, seen) and _may_be_one_execution(call, seen)), None
-            )
-            if known is not None:
-                sibling_pairs.append((known, seen))
-        if known is None and node.owner is None:
+            for call in calls_by_id.get(seen.call_id or "", ())[-_MAX_OPEN_CALLS:]:
+                if _same_call(call, seen) and _may_be_one_execution(call, seen):
+                    known = call
+                    sibling_pairs.append((call, seen))
+                    break
+        if known is None and node.owner is None and calls:
             # The span between the framework's span and that of the protocol or the server may be missing.
             enclosing = (
                 call
@@ -245,7 +245,7 @@ def executed_calls(nodes: Iterable[SpanNode]) -> list[ObservedCall]:
     # Only after all spans are merged: until then, the longest span determines the end of a call.
     for known, seen in sibling_pairs:
         known.shorten_to(seen)
-    return sorted(calls, key=lambda call: call.sort_key)
+    return _in_order(calls)
 
 
 def call_from_span(node: SpanNode) -> ObservedCall:
@@ -286,18 +286,26 @@ _NO_RESULT = CallResult(None)
 def _outermost_first(nodes: Iterable[SpanNode]) -> list[SpanNode]:
     """Tool spans by start time, the longest first, but never before the span that encloses them."""
     order: dict[SpanNode, tuple[int, int]] = {}
-    for node in filter(_is_call, nodes):
+    for node in nodes:
+        if node.role != "tool" and (node.role != "agent" or not _is_called_agent(node)):
+            continue
         outer = order.get(node.enclosing_tool) if node.enclosing_tool is not None else None
         start, depth = outer or (node.start, 0)
         order[node] = max(start, node.start), depth + 1
+    if len(order) < 2:
+        return list(order)
     return sorted(order, key=lambda node: (order[node], -end_of(node.span), node.span.span_id))
 
 
-def _is_call(node: SpanNode) -> bool:
-    """Whether a span is a tool, or an agent that another agent called without a tool span around it."""
-    if node.role == "agent" and node.facts.kind == "agent" and node.enclosing_tool is None:
-        return any(above.role == "agent" for above in node.ancestors())
-    return node.role == "tool"
+def _is_called_agent(node: SpanNode) -> bool:
+    """Whether an agent span is the call of another agent, without a tool span around it."""
+    if node.facts.kind != "agent" or node.enclosing_tool is not None:
+        return False
+    return any(above.role == "agent" for above in node.ancestors())
+
+
+def _in_order(calls: list[ObservedCall]) -> list[ObservedCall]:
+    return sorted(calls, key=lambda call: call.sort_key) if len(calls) > 1 else calls
 
 
 def raw_value(value: Any) -> RawValue | None:
@@ -305,16 +313,15 @@ def raw_value(value: Any) -> RawValue | None:
     return None if value is ABSENT or value is None else RawValue(value)
 
 
-def build_tool_calls(calls: Iterable[ObservedCall], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
+def build_tool_calls(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
     """Builds the tool calls of a run in order, and finds the calls that ran at the same time.
 
     The schemas of the offered tools provide names for unnamed arguments. A server that one call names also applies to
     other calls whose name has its prefix. Each call is compared only with the nearest calls in order.
     """
-    schemas = {fold_name(tool.name): tool for tool in offered}
-    calls = list(calls)
     servers = frozenset([call.server for call in calls if call.server])
-    ordered = sorted(calls, key=lambda call: call.sort_key)
+    ordered = _in_order(calls)
+    schemas = _schemas_by_name(ordered, offered)
     concurrent: list[list[int]] = [[] for _ in ordered]
     for first, call in enumerate(ordered):
         horizon = call.start_ns if call.end_ns is None else call.end_ns
@@ -326,11 +333,17 @@ def build_tool_calls(calls: Iterable[ObservedCall], offered: Iterable[ToolDefini
                 concurrent[first].append(second)
                 concurrent[second].append(first)
     return tuple(
-        _build_tool_call(
-            call, offered=schemas, servers=servers, concurrent_with=tuple(sorted(others)) if others else ()
-        )
-        for call, others in zip(ordered, concurrent, strict=True)
+        [
+            _build_tool_call(call, schemas, servers, tuple(sorted(others)) if others else ())
+            for call, others in zip(ordered, concurrent, strict=True)
+        ]
     )
+
+
+def _schemas_by_name(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> dict[str, ToolDefinition]:
+    """The offered tools by name; none if the arguments of all calls have names, as is usual."""
+    are_named = all(call.arguments is None or isinstance(call.arguments.value, dict) for call in calls)
+    return {} if are_named else {fold_name(tool.name): tool for tool in offered}
 
 
 def span_error(span: SpanRecord) -> str | None:
@@ -417,7 +430,6 @@ _ToolCall = fast_constructor(ToolCall)
 
 def _build_tool_call(
     call: ObservedCall,
-    *,
     offered: Mapping[str, ToolDefinition],
     servers: frozenset[str],
     concurrent_with: tuple[int, ...],

@@ -72,6 +72,7 @@ class SpanNode:
         "_first",
         "_input_may_have_calls",
         "_input_messages",
+        "_input_texts",
         "_last",
         "_output_may_have_calls",
         "_output_messages",
@@ -135,6 +136,7 @@ class SpanNode:
         self._first = self._last = 0
         self._input_messages: Messages | None = None
         self._output_messages: Messages | None = None
+        self._input_texts: tuple[str, ...] | None = None
         self._input_may_have_calls: bool | None = None
         self._output_may_have_calls: bool | None = None
 
@@ -151,6 +153,15 @@ class SpanNode:
         if self._output_messages is None:
             self._output_messages = first_messages(self.facts.output_messages)
         return self._output_messages
+
+    @property
+    def user_texts(self) -> tuple[str, ...]:
+        """The user messages in the input, in order; collected once, because each step of extraction compares them."""
+        if self._input_texts is None:
+            self._input_texts = tuple(
+                [message.text.strip() for message in self.input_messages if message.is_from_user and message.text]
+            )
+        return self._input_texts
 
     @property
     def has_messages(self) -> bool:

@@ -3,6 +3,7 @@
 ``call_registry``: registers the calls of a run, and finds them by id, name and arguments.
 ``call_reconciliation``: merges executed calls, requested calls and results into the tool calls of a run.
 ``run_checks``: checks whether calls would be visible in a run, and whether a run contradicts itself or others.
-``run_assembly``: builds a run from its spans and the annotations that the program put on them.
+``run_annotations``: reads what a program states about its run on its spans.
+``run_assembly``: builds a run from its spans.
 ``run_merging``: merges duplicate runs, and the runs of one conversation.
 """

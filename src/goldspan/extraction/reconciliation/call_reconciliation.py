@@ -6,7 +6,6 @@ as requested; its result is in the next input of the model.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -121,14 +120,17 @@ def _assign_results(calls: list[ObservedCall], turns: list[ModelTurn], last: Ite
         results = _results_by_id(turns) | results
     if not results:
         return
-    used: Counter[str] = Counter()
-    for call in sorted(known, key=lambda call: call.sort_key):
+    used: dict[str | None, int] = {}
+    # Only the order of calls with the same id matters.
+    are_distinct = len({call.call_id for call in known}) == len(known)
+    for call in known if are_distinct else sorted(known, key=lambda call: call.sort_key):
         candidates = results.get(call.call_id or "")
         if not candidates:
             continue
         # If an id is used again, the second result belongs to the second call.
-        result, turn = candidates[min(used[call.call_id or ""], len(candidates) - 1)]
-        used[call.call_id or ""] += 1
+        position = used.get(call.call_id, 0)
+        result, turn = candidates[min(position, len(candidates) - 1)]
+        used[call.call_id] = position + 1
         if call.node is None:
             call.end_ns = turn.node.span.start_ns
         if call.result is None and result.result is not None:
@@ -161,14 +163,16 @@ def _results_by_id(turns: Iterable[ModelTurn]) -> dict[str, list[tuple[ToolResul
     """The results for each call id, in order, each with the first turn that received it."""
     results: dict[str, list[tuple[ToolResult, ModelTurn]]] = {}
     for turn in turns:
-        count: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         for message in turn.input_messages if turn.node.input_may_have_calls else ():
             for result in message.tool_results:
-                if result.call_id:
-                    known = results.setdefault(result.call_id, [])
-                    if count[result.call_id] == len(known):
+                call_id = result.call_id
+                if call_id:
+                    known = results.setdefault(call_id, [])
+                    count = counts.get(call_id, 0)
+                    if count == len(known):
                         known.append((result, turn))
-                    count[result.call_id] += 1
+                    counts[call_id] = count + 1
     return results
 
 
@@ -224,19 +228,22 @@ def _mark_agents_by_text(calls: list[ObservedCall], turns: list[ModelTurn]) -> N
     working = {turn.node.owner for turn in turns if unmarked or turn.node.output_may_have_calls}
     if len(working) < 2 and not unmarked:
         return
+    texts_by_call = [
+        (call, [*argument_texts(call.arguments.value)]) for call in requested if call.arguments is not None
+    ]
+    if not any(texts for _, texts in texts_by_call):
+        return
     turns_by_text: dict[str, list[ModelTurn]] = {}
     for turn in turns:
         if turn.first_user_text:
             turns_by_text.setdefault(turn.first_user_text, []).append(turn)
-    texts_with_calls = {
-        text for text, group in turns_by_text.items() if any(True for turn in group for _ in turn.calls)
-    }
+    texts_with_calls = {text for text, group in turns_by_text.items() if any(turn.calls for turn in group)}
     calls_by_turn: dict[ModelTurn | None, list[ObservedCall]] = {}
     for call in requested:
         calls_by_turn.setdefault(call.requesting_turn, []).append(call)
     named: set[str] = set()
-    for call in requested:
-        for text in argument_texts(call.arguments.value) if call.arguments is not None else ():
+    for call, texts in texts_by_call:
+        for text in texts:
             started = turns_by_text.get(text, ())
             is_agent = call.node is None or text in texts_with_calls
             order = call.request_order

@@ -367,6 +367,8 @@ class CallRegistry:
         known = self._calls_by_id.get(request.call_id) if request.call_id else None
         if not request.call_id or not known:
             return ()
+        if len(known) == 1:
+            return known if known[0].request_order is None else ()
         at = self._requested_counts.get(request.call_id, 0)
         while at < len(known) and known[at].request_order is not None:
             at += 1

