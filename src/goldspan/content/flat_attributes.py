@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -38,9 +39,12 @@ def flat_items(attributes: Mapping[str, Any], prefix: str) -> list[FlatItem]:
 def flat_rows(attributes: Mapping[str, Any], prefix: str) -> FlatRows:
     """Return the same items as their sorted paths and their values."""
     names = getattr(attributes, "names", None)  # one shared frozenset for all spans with these attributes
-    places = _item_paths(frozenset(attributes) if names is None else names, prefix)
-    get = attributes.get
-    return tuple([(paths, tuple([get(key) for key in keys])) for paths, keys in places])
+    keys, places = _item_paths(frozenset(attributes) if names is None else names, prefix)
+    if not keys:
+        return ()
+    read = getattr(attributes, "read", None)  # decodes several attributes in a fraction of the time of one by one
+    known = attributes if read is None else read(keys)
+    return tuple([(paths, values_of(known)) for paths, values_of in places])
 
 
 def nest_item(item: FlatItem) -> Any:
@@ -55,16 +59,30 @@ def nest_row(paths: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     return _fill_shape(shape, dict(zip(paths, values, strict=True)))
 
 
+_ValuesOf = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+"""Returns the values of one item from the attributes."""
+
+
 @lru_cache(maxsize=1024)
-def _item_paths(names: frozenset[str], prefix: str) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    """Return the paths of each item, sorted, and the attributes that hold their values."""
+def _item_paths(
+    names: frozenset[str], prefix: str
+) -> tuple[tuple[str, ...], tuple[tuple[tuple[str, ...], _ValuesOf], ...]]:
+    """Return the attributes of all items, and of each item the sorted paths and the getter of its values."""
     items: dict[int, dict[str, str]] = {}
     for key in sorted(names):
         if key.startswith(prefix) and (place := _split_number(key, prefix)) is not None:
             number, path = place
             items.setdefault(number, {})[path] = key
-    in_order = (sorted(items[number].items()) for number in sorted(items))
-    return tuple((tuple([path for path, _ in item]), tuple([key for _, key in item])) for item in in_order)
+    in_order = [sorted(items[number].items()) for number in sorted(items)]
+    places = tuple((tuple([path for path, _ in item]), _values_of([key for _, key in item])) for item in in_order)
+    return tuple(key for item in in_order for _, key in item), places
+
+
+def _values_of(keys: list[str]) -> _ValuesOf:
+    if len(keys) > 1:
+        return itemgetter(*keys)  # returns a tuple only for several keys
+    (key,) = keys
+    return lambda attributes: (attributes[key],)
 
 
 @lru_cache(maxsize=8192)

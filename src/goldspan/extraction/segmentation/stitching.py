@@ -37,7 +37,10 @@ def split_by_history(segment: RunSpans) -> list[RunSpans]:
     """Returns the requests in an unmarked segment: one, unless the same agent received several requests in it."""
     if segment.is_marked or (segment.root is not None and segment.root.role == "model"):
         return [segment]
-    sequences = group_turns(find_model_turns(segment.nodes))
+    turns = find_model_turns(segment.nodes)
+    if len(turns) < 2:
+        return [segment]
+    sequences = group_turns(turns)
     requests = [
         sequence
         for sequence in sequences
