@@ -57,8 +57,15 @@ OTHERS = st.one_of(
     st.builds(lambda one, other: AnyOf(((one,), (other,))), PLAIN, PLAIN),
     st.builds(lambda one, other: Parallel((one, other)), PLAIN, PLAIN),
 )
+
+
+def _golden(*fields: Any, **rules: Any) -> Golden:
+    """A golden; with an exact order, no other calls are allowed."""
+    return Golden(*fields, **rules | ({"extra": None} if rules["order"] == "exact" else {}))
+
+
 GOLDENS = st.builds(
-    Golden,
+    _golden,
     st.just("g"),
     tools=st.lists(PLAIN, min_size=1, max_size=4).map(tuple)
     | st.lists(PLAIN | OTHERS, min_size=1, max_size=4).map(tuple),
@@ -69,6 +76,8 @@ GOLDENS = st.builds(
     duplicates=st.sampled_from(["count", "count", "ignore"]),
     attempts=st.sampled_from(["effective", "all", "succeeded"]),
     threshold=st.sampled_from([1.0, 1.0, 0.5]),
+    mode=st.sampled_from(["recall", "recall", "precision", "f1", "exact", "set"]),
+    extra=st.sampled_from([None, None, "penalize", "allow"]),
     write_tools=st.sampled_from([None, None, None, ("book",)]),
     vocabulary=VOCABULARIES,
     policy=st.sampled_from([False] * 9 + [True]),

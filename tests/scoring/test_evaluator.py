@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Barrier
 from typing import Any
 from unittest.mock import patch
@@ -448,3 +449,65 @@ def test_an_input_that_is_no_text_is_refused() -> None:
     with pytest.raises(ConfigurationError) as raised:
         evaluate(["search"], ["search"], input=7)  # type: ignore[arg-type]
     assert str(raised.value) == "input must be the text of the request, not 7."
+
+
+# --- reasons that are written when they are read ----------------------------------------------------------------------
+
+
+def _low_score() -> Score:
+    score = evaluate(RUN, BOOK).score("argument_correctness")
+    assert score is not None
+    return score
+
+
+WRITTEN = Score("argument_correctness", 0.5, False, 1.0, "fail", "Arguments differ: book in breakfast (0.5).")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda score: score, id="equal"),
+        pytest.param(copy.copy, id="copied"),
+        pytest.param(copy.deepcopy, id="copied with its parts"),
+        pytest.param(lambda score: pickle.loads(pickle.dumps(score)), id="pickled"),
+        pytest.param(replace, id="replaced"),
+        pytest.param(lambda score: Score(**asdict(score)), id="as a dictionary"),
+    ],
+)
+def test_a_score_whose_reason_nobody_read_is_that_whose_reason_is_written(read: Callable[[Score], Score]) -> None:
+    assert read(_low_score()) == WRITTEN
+    assert repr(read(_low_score())) == repr(WRITTEN)
+    assert hash(read(_low_score())) == hash(WRITTEN)
+
+
+def test_the_reason_of_a_score_is_written_once() -> None:
+    written: list[str] = []
+
+    def explain() -> str:
+        written.append("a reason")
+        return written[-1]
+
+    score = Score("m", 0.5).with_deferred_reason(explain)
+    assert written == []
+    assert [score.reason, score.reason, written] == ["a reason", "a reason", ["a reason"]]
+
+
+def test_a_score_has_no_other_attributes_than_its_fields() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'verdict'"):
+        _ = _low_score().verdict  # type: ignore[attr-defined]
+
+
+def test_reading_the_reason_of_a_score_in_several_threads_gives_the_same() -> None:
+    score = _low_score()
+    with ThreadPoolExecutor(4) as threads:
+        assert {*threads.map(lambda _: score.reason, range(100))} == {WRITTEN.reason}
+
+
+def test_a_registered_metric_whose_explanation_raises_becomes_an_error() -> None:
+    def explain(comparison: Comparison) -> Any:
+        raise RuntimeError("no words")
+
+    low = Metric("low", lambda comparison: 0.0, threshold=1.0, explain=explain)
+    score = evaluate(RUN, BOOK, metrics=[low]).score("low")
+    assert score is not None
+    assert score.error == "RuntimeError: no words"

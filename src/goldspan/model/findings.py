@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from goldspan.model.goldens import AnyOf, ExpectedTool, iter_expected_calls
 from goldspan.model.runs import Run, ToolCall
@@ -137,8 +137,15 @@ class Judgement:
     """The cost in US dollars; `None`: no prices are configured, or the tokens are not known."""
 
 
+class _ScoreSlots:
+    """Holds what is not a field of a score, because the fields of a slotted dataclass are all that it has."""
+
+    __slots__ = ("_explain",)
+    _explain: Callable[[], str | None] | None
+
+
 @dataclass(frozen=True, slots=True)
-class Score:
+class Score(_ScoreSlots):
     """The number that a metric computed from a comparison."""
 
     metric: str
@@ -150,12 +157,32 @@ class Score:
     threshold: float | None = None
     label: ScoreLabel | None = None
     reason: str | None = None
+    """What keeps the value below 1, or why there is none. `with_deferred_reason` computes it when it is first read."""
     error: str | None = None
     """The exception that the metric raised, as text."""
     steps: tuple[str, ...] = ()
     """The steps of the computation, if the evaluation was `verbose`."""
     judgement: Judgement | None = None
     """The request to the model and its reply, if a model gave the number."""
+
+    def with_deferred_reason(self, explain: Callable[[], str | None]) -> Score:
+        """Let `explain`, which never raises, write the reason when it is first read; return this score, which is new.
+
+        Most reasons are never read, and writing one takes as long as measuring five metrics.
+        """
+        object.__delattr__(self, "reason")
+        object.__setattr__(self, "_explain", explain)
+        return self
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute name
+
+        def __getattr__(self, name: str) -> str | None:
+            """Compute the deferred reason. Python calls this only for an attribute that the object does not have."""
+            if name == "reason" and (explain := getattr(self, "_explain", None)) is not None:
+                object.__setattr__(self, "reason", explain())
+                object.__setattr__(self, "_explain", None)
+            # Another thread may have stored the reason since Python looked for it.
+            return object.__getattribute__(self, name)
 
 
 WrongAgentPairs: TypeAlias = "Sequence[tuple[ComparisonRow, ComparisonRow]]"

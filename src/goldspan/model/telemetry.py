@@ -45,7 +45,14 @@ def fast_constructor(frozen: type[T]) -> type[T]:
         (each.name, each.type, field(default=each.default, default_factory=each.default_factory))
         for each in fields(dataclass_type)
     ]
-    return make_dataclass(frozen.__name__, copied_fields, namespace={"__post_init__": freeze}, slots=True, eq=False)
+    return make_dataclass(
+        frozen.__name__,
+        copied_fields,
+        bases=dataclass_type.__bases__,  # of another layout, the class of an object cannot be changed
+        namespace={"__post_init__": freeze},
+        slots=True,
+        eq=False,
+    )
 
 
 SpanStatus = Literal["unset", "ok", "error"]

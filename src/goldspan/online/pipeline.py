@@ -19,9 +19,9 @@ from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, Run, RunUnit, SpanRecord, TelemetryRecord, UnknownPolicy
 from goldspan.online.assembled_spans import AssembledSpans, CompletedSpans, RevisedSpans, RunKey, RunRevisions
 from goldspan.scoring import evaluate
-from goldspan.scoring.evaluator import OUT_OF_TIME
 from goldspan.scoring.metrics import MetricLike
 from goldspan.scoring.metrics.registry import metrics_of_golden
+from goldspan.scoring.scores import OUT_OF_TIME
 from goldspan.sinks import Redact, Sink, adopt, apply_redaction
 
 if TYPE_CHECKING:

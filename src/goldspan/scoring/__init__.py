@@ -6,6 +6,7 @@
 `matching`: matches calls with expected calls.
 `arguments`: compares arguments and results.
 `metrics`: computes numbers from a comparison.
+`scores`: builds the scores: numbers with thresholds and reasons.
 `violations`: finds the requirements of a golden that a run breaks, and those that cannot be evaluated.
 `verdict`: decides whether a run passes.
 `explanation`: writes the reason of an evaluation.

@@ -391,7 +391,9 @@ def _unanswered_rows(pairing: Pairing) -> dict[int, list[ComparisonRow]]:
 
 def assuming_suspected_failures(comparison: Comparison) -> Comparison | None:
     """Returns the comparison if all calls that may have failed had failed; `None`: there are none, or no golden."""
-    if comparison.golden is None or not any(map(_may_have_failed, comparison.run.tool_calls)):
+    if comparison.golden is None or comparison.is_all_successful:
+        return None
+    if not any(map(_may_have_failed, comparison.run.tool_calls)):
         return None
     calls = [
         replace(call, error=call.error_guess, outcome="error") if _may_have_failed(call) else call

@@ -253,9 +253,11 @@ def _unmeasured_thresholds(
 
 
 def _missed_thresholds(
-    below: Iterable[Score], unmeasured: Mapping[str, float], broken: Iterable[RequirementResult], comparison: Comparison
+    below: Sequence[Score], unmeasured: Mapping[str, float], broken: Iterable[RequirementResult], comparison: Comparison
 ) -> list[RequirementResult]:
     """Returns the thresholds that are missed, except those that repeat a broken requirement."""
+    if not below and not unmeasured:
+        return []
     reported = {name for each in broken for name in _METRICS_BY_STATEMENT.get(each.about, ())}
     found = [(score.metric, score.value or 0.0, score.threshold or 0.0) for score in below]
     known = {name: limit for name, limit in unmeasured.items() if not METRICS[name].is_undecided(comparison, limit)}

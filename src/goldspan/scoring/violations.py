@@ -18,8 +18,9 @@ from goldspan.model import (
     Parallel,
     RequirementResult,
     ToolCall,
+    fast_constructor,
 )
-from goldspan.scoring.arguments.agreement import argument_share, result_share
+from goldspan.scoring.arguments.agreement import FULL_AGREEMENT, argument_share, result_share
 from goldspan.scoring.matching.best_match import EXTRA
 from goldspan.scoring.matching.match_costs import SchemaLookup, schema_lookup
 from goldspan.scoring.matching.slot_plan import is_call_of, matches_agent
@@ -48,6 +49,8 @@ def find_violations(comparison: Comparison, golden: Golden) -> Iterator[Requirem
     for row in call_correctness.matched_rows(comparison):
         if is_ordered and row.in_order is False:
             yield row_statement("order", row, "was called out of order")
+        if row.agreement is FULL_AGREEMENT and row.result_agreement is None:  # as most are
+            continue
         if has_differences(row.agreement):
             yield row_statement("arguments", row, "differs in its arguments")
         if has_differences(row.result_agreement) and has_result(row):
@@ -57,7 +60,10 @@ def find_violations(comparison: Comparison, golden: Golden) -> Iterator[Requirem
 def row_statement(about: str, row: ComparisonRow, what: str) -> RequirementResult:
     """Returns a result about the expectation or the call of a row."""
     tool = row.expected or row.called
-    return RequirementResult(about, f"{tool.name if tool else ''} {what}", row.expected_at, row.called_at)
+    return _RequirementResult(about, f"{tool.name if tool else ''} {what}", row.expected_at, row.called_at)
+
+
+_RequirementResult = fast_constructor(RequirementResult)
 
 
 def has_differences(agreement: Agreement | None) -> bool:
@@ -172,6 +178,8 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
     if golden.policy:
         return
     answers, names = call_correctness.matched_rows(comparison), tool_name_matcher(golden.vocabulary)
+    if _states_only_arguments(golden):
+        answers = tuple([row for row in answers if row.agreement is not FULL_AGREEMENT])
     for row in answers:
         expected, called = row.expected, row.called
         if called is None or not isinstance(expected, ExpectedTool):
@@ -195,6 +203,14 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
             yield _unknown_statement("times", row, _REPEATS_UNKNOWN)
 
 
+@lru_cache(maxsize=2048)
+def _states_only_arguments(golden: Golden) -> bool:
+    """Whether a golden states no result, agent or server, so that only arguments can be unknown."""
+    return all(
+        tool.result is ABSENT and tool.agent is None and explicit_server(tool) is None for tool in golden.expected_calls
+    )
+
+
 def tool_with_unknown_repeats(comparison: Comparison, golden: Golden) -> str | None:
     """Returns a tool for which it is relevant, and not known, whether two calls had the same arguments; else `None`.
 
@@ -203,8 +219,11 @@ def tool_with_unknown_repeats(comparison: Comparison, golden: Golden) -> str | N
     """
     if golden.policy or not (golden.attempts == "effective" or golden.duplicates == "ignore"):
         return None
+    failures_matter = golden.duplicates != "ignore"
+    if failures_matter and comparison.is_all_successful:
+        return None
     calls = [row.called for row in comparison.rows if row.called is not None and row.called.was_made]
-    if golden.duplicates != "ignore" and all(call.error is None for call in calls):
+    if failures_matter and all(call.error is None for call in calls):
         return None
     names = tool_name_matcher(golden.vocabulary)
     by_tool: dict[Hashable, list[ToolCall]] = {}

@@ -1,7 +1,7 @@
-"""Pairs the calls of a run directly, without costs or an assignment, if no other pairing can be better.
+"""Pairs the calls of a run directly, without costs or an assignment, if no other pairing is better.
 
-It is for goldens that are lists of calls, and for runs whose calls all succeeded. Everything else takes the general way
-of `best_match`, which returns the same comparison in a multiple of the time.
+It is for goldens that are lists of calls, and for runs whose calls all succeeded. All others take the general way of
+`best_match`, which returns the same comparison and takes longer.
 """
 
 from __future__ import annotations
@@ -66,54 +66,63 @@ class DirectMatch:
     def compare(self, run: Run, golden: Golden) -> Comparison | None:
         """Compare a run with the golden; `None` if another pairing can be better, or a call does not count."""
         calls = run.tool_calls
+        contents: list[Hashable] = []
+        if len(calls) == len(self._slots):
+            comparison = self._compare_by_position(run, golden, contents)
+            if comparison is not None:
+                return comparison
+        if golden.duplicates == "ignore":
+            return None
         found: list[_Candidates] = []
         for call in calls:
             candidates = self._candidates(call.name, call.raw_name, call.server)
             if candidates is None or not (call.succeeded and call.was_made and call.kind in COUNTED_TOOL_KINDS):
                 return None
             found.append(candidates)
-        contents = (
-            [content_key(call.arguments) for call in calls] if self._plan.states_arguments else [None] * len(calls)
-        )
-        if len(calls) == len(self._slots):
-            comparison = self._compare_by_position(run, golden, found, contents)
-            if comparison is not None:
-                return comparison
-        if golden.duplicates == "ignore":
-            return None
+        contents += [
+            content_key(call.arguments) if candidates.states_arguments else None
+            for call, candidates in zip(calls[len(contents) :], found[len(contents) :], strict=True)
+        ]
         pairs = self._pairs_in_sequence(found, contents) or self._pairs_of_groups(run, golden, found, contents)
         return None if pairs is None else self._comparison_of_pairs(run, golden, pairs, contents)
 
     # --- a run as expected
 
-    def _compare_by_position(
-        self, run: Run, golden: Golden, found: Sequence[_Candidates], contents: Sequence[Hashable]
-    ) -> Comparison | None:
+    def _compare_by_position(self, run: Run, golden: Golden, contents: list[Hashable]) -> Comparison | None:
         """Pair each call with the expectation at its position, if it has no other candidate or is equal to it.
 
-        `best_match.trivial_match` finds the same pairs.
+        `best_match.trivial_match` finds the same pairs. The content keys of the compared calls are added to `contents`.
         """
+        calls = run.tool_calls
         rows: list[ComparisonRow] = []
         differing: list[int] = []
         for at, (tool, key) in enumerate(self._slots):
-            candidates = found[at]
-            if at not in candidates.slots:
+            call = calls[at]
+            candidates = self._candidates(call.name, call.raw_name, call.server)
+            if candidates is None or at not in candidates.slots:
+                return None
+            is_sole = len(candidates.slots) == 1
+            if not (is_sole or candidates.by_arguments is not None):
+                return None
+            if not (call.succeeded and call.was_made and call.kind in COUNTED_TOOL_KINDS):
                 return None
             agreement: Agreement | None = None
-            if len(candidates.slots) > 1 and candidates.by_arguments is None:
-                return None
             if tool.arguments is not None:
-                if key is not None and key == contents[at]:
+                content = content_key(call.arguments)
+                if key is not None and key == content:
                     agreement = FULL_AGREEMENT
-                elif len(candidates.slots) == 1:
+                elif is_sole:
                     differing.append(at)
                 else:
                     return None
-            rows.append(_Row("paired", tool, run.tool_calls[at], at, at, agreement, None, True, None))
+                contents.append(content)
+            else:
+                contents.append(None)
+            rows.append(_Row("paired", tool, call, at, at, agreement, None, True, None))
         if differing:
             schemas = schema_lookup(run, golden, self._names)
             for at in differing:
-                tool, call = self._tools[at], run.tool_calls[at]
+                tool, call = self._tools[at], calls[at]
                 agreement = argument_agreement(tool, call, schemas(call))
                 rows[at] = _Row("paired", tool, call, at, at, agreement, None, True, None)
         is_as_expected = all(rows[at].agreement is FULL_AGREEMENT for at in differing)
@@ -256,7 +265,7 @@ class DirectMatch:
         slots = self._plan.candidate_slots(call)
         stated = self._plan.stated_content(slots) if slots and self._plan.is_single_tool(call) else None
         if stated is None:
-            return _Candidates(slots, None)
+            return _Candidates(slots, None, any(self._tools[at].arguments is not None for at in slots))
         by_arguments = {arguments: positions for (arguments, _), positions in stated.slots.items()}
         return _Candidates(slots, by_arguments, stated.arguments)
 

@@ -27,7 +27,7 @@ from goldspan.model import (
     ToolCall,
     Vocabulary,
 )
-from goldspan.scoring.arguments.multisets import equality_keys, plain_keys
+from goldspan.scoring.arguments.multisets import certainly_differ, equality_keys, plain_keys
 from goldspan.scoring.metrics.call_correctness import describe_difference
 from goldspan.scoring.metrics.metric import MetricEvidence, alternative_calls, summarize_names
 from goldspan.scoring.run_comparison import assuming_suspected_failures, compare_run
@@ -56,8 +56,6 @@ def redundant_calls(comparison: Comparison) -> float | None:
     calls = comparison.calls
     if not calls:
         return None
-    if len({fold_name(call.name) for call in calls}) == len(calls):  # as in most runs
-        return 1.0
     repeated = _repeated_calls(calls)
     return None if repeated is None else 1 - len(repeated) / len(calls)
 
@@ -166,6 +164,8 @@ def _repeated_calls(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
     for call in calls:
         by_tool.setdefault(fold_name(call.name), []).append(call)
     repeated: list[ToolCall] = []
+    if len(by_tool) == len(calls):  # as in most runs
+        return repeated
     for tool_calls in by_tool.values():
         repeated_of_tool = _repeated_calls_of_tool(tool_calls) if len(tool_calls) > 1 else []
         if repeated_of_tool is None:
@@ -177,6 +177,8 @@ def _repeated_calls(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
 def _repeated_calls_of_tool(calls: Sequence[ToolCall]) -> list[ToolCall] | None:
     """Returns the repeated calls among those of one tool."""
     stated = [call.arguments for call in calls]
+    if len(calls) == 2 and certainly_differ(*stated):  # as most do
+        return []
     keys = plain_keys(stated) if len(calls) <= _MAX_PAIRWISE_CALLS else None
     succeeded: set[Hashable] = set()
     maybe_failed: set[Hashable] = set()
