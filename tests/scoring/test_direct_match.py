@@ -274,6 +274,35 @@ def test_a_run_with_a_mistake_takes_the_direct_way(run: str, verdicts: str, in_o
     assert [row.in_order for row in found.pairs] == in_order
 
 
+@pytest.mark.parametrize(
+    ("run", "golden"),
+    [
+        pytest.param(
+            _run(*reversed(AS_EXPECTED.tool_calls)), replace(BOOK, order="in_order"), id="another order than required"
+        ),
+        pytest.param(
+            _run(*(ToolCall(name, arguments={"x": 1}) for name in "aba")),
+            Golden("g", tools=tuple(ExpectedTool(name, {"x": 1}) for name in "aab")),
+            id="equal calls in another order",
+        ),
+        pytest.param(
+            _run(ToolCall("a", arguments={"x": 1}), ToolCall("a", arguments={"x": 1})),
+            Golden("g", tools=(ExpectedTool("a", {"x": 1}), ExpectedTool("a"))),
+            id="expectations of one tool that state different parts",
+        ),
+        pytest.param(
+            _run(ToolCall("add", server="orders"), ToolCall("add")),
+            Golden("g", tools=(ExpectedTool("add", server="orders"), ExpectedTool("add", server="stock"))),
+            id="calls that share some of their candidates",
+        ),
+    ],
+)
+def test_pairs_that_compete_are_weighted_on_the_direct_way(run: Run, golden: Golden) -> None:
+    direct = _direct(run, golden)
+    assert direct is not None
+    assert _all_fields(direct) == _all_fields(compare_by_best_pairing(run, golden))
+
+
 def test_calls_that_are_allowed_besides_are_tolerated_on_the_direct_way() -> None:
     found = _direct(_run(ToolCall("other"), *AS_EXPECTED.tool_calls), replace(BOOK, extra="allow"))
     assert found is not None
@@ -285,7 +314,14 @@ def test_calls_that_are_allowed_besides_are_tolerated_on_the_direct_way() -> Non
     ("run", "golden"),
     [
         pytest.param(
-            _run(*reversed(AS_EXPECTED.tool_calls)), replace(BOOK, order="in_order"), id="another order than required"
+            _run(*map(ToolCall, "ba")),
+            Golden("g", tools=tuple(map(ExpectedTool, "ab")), order="in_order"),
+            id="only names, reversed",
+        ),
+        pytest.param(
+            _run(*(ToolCall(name, concurrent_with=(at ^ 1,)) for at, name in enumerate("ba"))),
+            replace(BOOK, tools=(ExpectedTool("a", {"x": 1}), ExpectedTool("b"))),
+            id="concurrent calls in another order",
         ),
         pytest.param(_run(ToolCall("search")), replace(BOOK, duplicates="ignore"), id="repeats that do not count"),
         pytest.param(_run(ToolCall("search", error="x"), AS_EXPECTED.tool_calls[1]), BOOK, id="a failed call"),
@@ -295,16 +331,6 @@ def test_calls_that_are_allowed_besides_are_tolerated_on_the_direct_way() -> Non
         pytest.param(AS_EXPECTED, replace(BOOK, policy=True), id="a policy"),
         pytest.param(AS_EXPECTED, replace(BOOK, depth="own"), id="calls of one agent"),
         pytest.param(_run(), replace(BOOK, tools=()), id="nothing is expected"),
-        pytest.param(
-            _run(*(ToolCall(name, arguments={"x": 1}) for name in "aba")),
-            Golden("g", tools=tuple(ExpectedTool(name, {"x": 1}) for name in "aab")),
-            id="equal calls in another order",
-        ),
-        pytest.param(
-            _run(ToolCall("a", arguments={"x": 1}), ToolCall("a", arguments={"x": 1})),
-            Golden("g", tools=(ExpectedTool("a", {"x": 1}), ExpectedTool("a"))),
-            id="expectations of one tool that state different parts",
-        ),
     ],
 )
 def test_every_other_run_takes_the_general_way(run: Run, golden: Golden) -> None:

@@ -119,6 +119,7 @@ class Comparison(NotebookDisplay):
         missing: _RowTuple = (),
         unexpected: _RowTuple = (),
         tolerated: _RowTuple = (),
+        approximation_reason: str | None = None,
         is_as_expected: bool = False,
     ) -> Comparison:
         """Return the comparison of a run whose calls were all made and succeeded, with the rows of each verdict.
@@ -127,9 +128,9 @@ class Comparison(NotebookDisplay):
         """
         comparison = object.__new__(cls)
         fields = vars(comparison)
-        fields.update(golden=golden, rows=rows, run=run, approximation_reason=None, wrong_agent_pairs=(), pairs=pairs)
-        fields.update(missing=missing, unexpected=unexpected, tolerated=tolerated, calls=run.tool_calls)
-        fields.update(is_all_successful=True)
+        fields.update(golden=golden, rows=rows, run=run, approximation_reason=approximation_reason)
+        fields.update(wrong_agent_pairs=(), pairs=pairs, missing=missing, unexpected=unexpected, tolerated=tolerated)
+        fields.update(calls=run.tool_calls, is_all_successful=True)
         if is_as_expected:
             fields.update(is_as_expected=True, faults=())
         return comparison

@@ -17,8 +17,15 @@ NO_GOLDEN_NOTE = "no golden"
 """The note of a call in a run without a golden."""
 
 
+class _DifferenceSlots:
+    """Holds what is not a field of a difference."""
+
+    __slots__ = ("_suggest",)
+    _suggest: Callable[[Any, Any], str | None] | None
+
+
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(_DifferenceSlots):
     """One argument whose called value differs from the expected one. A missing value is `ABSENT`."""
 
     key: str
@@ -28,7 +35,26 @@ class Difference:
     """Why the values could not be compared; `None`: they were compared and differ."""
     hint: str | None = None
     """The matcher that would accept the called value, if there is one: `differs only in case: {folded: ...}
-    accepts it`. It does not contain a value."""
+    accepts it`. It does not contain a value. `with_deferred_hint` computes it when it is first read."""
+
+    def with_deferred_hint(self, suggest: Callable[[Any, Any], str | None]) -> Difference:
+        """Let `suggest`, which never raises, find the hint of the two values when it is first read.
+
+        Return this difference, which is new. To find a hint takes as long as to compare the arguments of two calls.
+        """
+        object.__delattr__(self, "hint")
+        object.__setattr__(self, "_suggest", suggest)
+        return self
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute name
+
+        def __getattr__(self, name: str) -> str | None:
+            """Compute the deferred hint. Python calls this only for an attribute that the object does not have."""
+            if name == "hint" and (suggest := getattr(self, "_suggest", None)) is not None:
+                object.__setattr__(self, "hint", suggest(self.expected, self.called))
+                object.__setattr__(self, "_suggest", None)
+            # Another thread may have stored the hint since Python looked for it.
+            return object.__getattribute__(self, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,14 @@ def evaluate(
     if known is not None:
         scores, reason = known
     else:
-        gates = metric_thresholds(selected, golden, thresholds, strict)
-        scores, reason = builder.default_scores(gates) if is_usual else builder.scores(gates), ""
+        if is_usual:
+            scores = builder.default_scores()
+        else:
+            scores = builder.scores(metric_thresholds(selected, golden, thresholds, strict))
+        reason = ""
         verdict = determine_verdict(comparison, scores, stated_thresholds(golden, thresholds), strict=strict)
         if is_usual and comparison.is_as_expected and verdict is ALL_MET:
-            _remember_outcome(builder, gates, scores)
+            _remember_outcome(builder, scores)
     passed = None
     if golden is not None and verdict is not None:
         passed = verdict is ALL_MET or passes(verdict.broken, verdict.undetermined, golden.unknown)
@@ -195,7 +198,7 @@ def _known_outcome(builder: ScoreBuilder) -> tuple[tuple[Score, ...], str] | Non
     return tuple(scores), known.reason
 
 
-def _remember_outcome(builder: ScoreBuilder, gates: MetricThresholds, scores: tuple[Score, ...]) -> None:
+def _remember_outcome(builder: ScoreBuilder, scores: tuple[Score, ...]) -> None:
     """Keep the scores and the reason of a run as expected for the next runs of the golden."""
     comparison, run = builder.comparison, builder.comparison.run
     if comparison.golden is None or builder.is_out_of_time or any(score.error is not None for score in scores):
@@ -205,6 +208,7 @@ def _remember_outcome(builder: ScoreBuilder, gates: MetricThresholds, scores: tu
         differing += ("redundant_calls",)
     if run.available_tools:
         differing += ("unknown_tools", "effect_correctness")
+    gates = metric_thresholds(BUILTIN_METRICS, comparison.golden, None, strict=False)
     _outcomes_of_golden(comparison.golden)[builder.reasons] = _KnownOutcome(
         _call_names(run),
         bool(run.available_tools),

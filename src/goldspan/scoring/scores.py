@@ -101,25 +101,19 @@ class ScoreBuilder:
             found.append(score or self._measured_or_error(metric, threshold))
         return tuple(found)
 
-    def default_scores(self, gates: MetricThresholds) -> tuple[Score, ...]:
+    def default_scores(self) -> tuple[Score, ...]:
         """Return the scores of the default metrics, in a third of the time if all calls are known to have succeeded.
 
         Most of them then depend on how many rows there are of each kind.
         """
         comparison, golden = self.comparison, self.comparison.golden
         if not comparison.is_all_successful or golden is None or golden.mode == "set" or self.deadline is not None:
-            return self.scores(gates)
+            return self.scores(metric_thresholds(BUILTIN_METRICS, golden, None, strict=False))
         if not comparison.calls or comparison.run.available_tools or comparison.run.health.calls_invisible:
-            return self.scores(gates)
+            return self.scores(metric_thresholds(BUILTIN_METRICS, golden, None, strict=False))
+        fields, gates = _scored_fields(golden)
         known = _scores_of_counts(
-            _ScoredFields(
-                golden.threshold,
-                golden.mode,
-                golden.order,
-                bool(golden.forbid),
-                golden.max_calls is None,
-                effect_threshold(golden) is not None,
-            ),
+            fields,
             self.reasons,
             len(comparison.pairs),
             sum([row.in_order is True for row in comparison.pairs]),
@@ -238,6 +232,20 @@ class _ScoredFields(NamedTuple):
     is_unlimited: bool
     """Whether any number of calls can be made."""
     declares_effects: bool
+
+
+@lru_cache(maxsize=2048)
+def _scored_fields(golden: Golden) -> tuple[_ScoredFields, MetricThresholds]:
+    """Returns these fields of a golden, and the thresholds of the default metrics."""
+    fields = _ScoredFields(
+        golden.threshold,
+        golden.mode,
+        golden.order,
+        bool(golden.forbid),
+        golden.max_calls is None,
+        effect_threshold(golden) is not None,
+    )
+    return fields, metric_thresholds(BUILTIN_METRICS, golden, None, strict=False)
 
 
 class _ScoresOfCounts(NamedTuple):

@@ -177,10 +177,11 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
     """Yield each requirement of the golden that the telemetry does not decide."""
     if golden.policy:
         return
-    answers, names = call_correctness.matched_rows(comparison), tool_name_matcher(golden.vocabulary)
+    rows = call_correctness.matched_rows(comparison)
     if _states_only_arguments(golden):
-        answers = tuple([row for row in answers if row.agreement is not FULL_AGREEMENT])
-    for row in answers:
+        rows = tuple([row for row in rows if row.agreement is not FULL_AGREEMENT])
+    names = tool_name_matcher(golden.vocabulary) if rows else None
+    for row in rows:
         expected, called = row.expected, row.called
         if called is None or not isinstance(expected, ExpectedTool):
             continue
@@ -195,7 +196,7 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
             yield _unknown_statement("result", row, why)
         if expected.agent is not None and called.agent is None:
             yield _unknown_statement("agent", row, "which agent called {tool} is not known")
-        if explicit_server(expected) is not None and not names.is_server_known(expected, called):
+        if names and explicit_server(expected) is not None and not names.is_server_known(expected, called):
             why = f"the server of {called.name} is not known; declare it under tools, or expect it of any server"
             yield RequirementResult("server", why, row.expected_at, row.called_at)
     for row, allowed in calls_over_limit(comparison, golden):

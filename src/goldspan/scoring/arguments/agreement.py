@@ -74,19 +74,16 @@ def _build_agreement(found: _RawAgreement | None) -> Agreement | None:
     share, differences = found
     if not differences:
         return FULL_AGREEMENT
-    found_differences = [_Difference(*each, _difference_hint(*each)) for each in differences[:_MAX_HINTS]]
-    found_differences += [_Difference(*each) for each in differences[_MAX_HINTS:]]
+    found_differences = [_Difference(*each) for each in differences]
+    for difference in found_differences[:_MAX_HINTS]:
+        if difference.note is None:  # else the values could not be compared
+            difference.with_deferred_hint(matcher_hint)
     return Agreement(share, tuple(found_differences))
 
 
 _Difference = fast_constructor(Difference)
 _MAX_HINTS = 20
 """The number of differences of a call that get a hint."""
-
-
-def _difference_hint(key: str, expected: Any, called: Any, note: str | None) -> str | None:
-    """Returns the hint of a difference; `None` if the values could not be compared."""
-    return matcher_hint(expected, called) if note is None else None
 
 
 def _compare_arguments(tool: ExpectedTool, call: ToolCall, schema: Mapping[str, Any] | None) -> _RawAgreement | None:

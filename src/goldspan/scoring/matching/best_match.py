@@ -174,7 +174,7 @@ _MAX_EXHAUSTIVE, _MAX_EXHAUSTIVE_BYTES = 3, 4096
 
 
 def exhaustive_pairs(
-    plan: SlotPlan, slots: _Slots, calls: _Calls, contents: Iterable[ContentKey], schemas: SchemaLookup
+    plan: SlotPlan, slots: _Slots, calls: _Calls, contents: Sequence[ContentKey], schemas: SchemaLookup
 ) -> GroupMatch | None:
     """Returns the best pairs of a few slots and calls by exhaustive search."""
     if min(len(slots), len(calls)) > _MAX_EXHAUSTIVE or max(len(slots), len(calls)) > _MAX_EXHAUSTIVE + 1:
@@ -183,7 +183,15 @@ def exhaustive_pairs(
         return None
     if len({plan.slots[slot].required for slot in slots}) > 1:
         return None
-    against = [[_pair_penalty(plan.slots[slot].tools[0], call, schemas) for _, call in calls] for slot in slots]
+    against = [
+        [
+            _NO_PENALTY
+            if plan.plain_arguments[slot] is not None and plan.plain_arguments[slot] == held[0]
+            else _pair_penalty(plan.slots[slot].tools[0], call, schemas)
+            for (_, call), held in zip(calls, contents, strict=True)
+        ]
+        for slot in slots
+    ]
     flipped = len(slots) > len(calls)
     rows = list(zip(*against, strict=True)) if flipped else against
     ways = sorted(
@@ -198,10 +206,17 @@ def exhaustive_pairs(
 
 def _pair_penalty(tool: ExpectedTool, call: ToolCall, schemas: SchemaLookup) -> int:
     """Returns the mismatch of a pair as digits of one number, with room for sums over a few pairs."""
-    found = mismatch_of_pair(tool, call, schemas)
+    return _penalty(mismatch_of_pair(tool, call, schemas))
+
+
+def _penalty(found: Mismatch) -> int:
     much, many = 10 * SHARE_UNITS, 10
     disagreed = found.disagreement * many + found.unknown
     return (disagreed * much + found.arguments_disagreement) * many + found.arguments_unknown
+
+
+_NO_PENALTY = _penalty(mismatch_of_shares(1.0, None))
+"""The penalty of a pair with equal arguments, if no result is stated."""
 
 
 def _align_equal_pairs(
