@@ -94,6 +94,35 @@ def test_an_evaluation_submitted_repeatedly_is_stored_once(store: SqliteStore) -
     assert [each.revision for each in store.evaluations("t:s")] == [1]
 
 
+@given(st.lists(evaluations(), max_size=12))
+def test_a_batch_is_stored_like_its_evaluations_one_by_one(stored: list[Evaluation]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("batch.db", "single.db")]
+        batch, single = (open_store(path, clock=lambda: NOW) for path in paths)
+        with batch, single:
+            batch.submit_many(stored)
+            for evaluation in stored:
+                single.submit(evaluation)
+        in_batch, one_by_one = map(_all_rows, paths)
+        assert in_batch == one_by_one
+        assert len(in_batch["evaluations"]) == len({(each.run.run_id, each.digest, each.revision) for each in stored})
+
+
+def _all_rows(path: Path) -> dict[str, list[str]]:
+    tables = ("runs", "evaluations", "tools", "substitutions", "scores", "traces", "sqlite_sequence")
+    with closing(sqlite3.connect(path)) as connection:
+        return {table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))) for table in tables}
+
+
+def test_no_evaluation_is_lost_if_the_counter_of_keys_is_missing(store: SqliteStore) -> None:
+    store.submit(evaluate(RUN, GOLDEN))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM sqlite_sequence")  # as in a file that `sqlite3 .recover` repaired
+    store.submit(evaluate(replace(RUN, run_id="u:s"), GOLDEN))
+    assert [len(store.evaluations(run_id)) for run_id in ("t:s", "u:s")] == [1, 1]
+    assert store.run("u:s") is not None
+
+
 def test_the_latest_revision_is_current_and_earlier_revisions_are_kept(store: SqliteStore) -> None:
     late = replace(RUN, tool_calls=(ToolCall("find_order", arguments={"order": 7}), ToolCall("refund")))
     second = replace(evaluate(late, GOLDEN), revision=2)

@@ -293,61 +293,82 @@ def _expected_names(item: ExpectedItem) -> Iterator[str]:
 
 
 _INSERT_RUN = """
-    INSERT OR IGNORE INTO runs
-        (run_id, time_ns, revision, passed, unit, golden, agent, service, environment, session_id, text, shape)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT OR IGNORE INTO runs (run_id, time_ns, current,
+        revision, passed, unit, golden, agent, service, environment, session_id, text, shape)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE_RUN = """
-    UPDATE runs SET revision = ?, passed = ?, unit = ?, golden = ?, agent = ?, service = ?, environment = ?,
-        session_id = ?, text = ?, shape = ? WHERE key = ?
+    UPDATE runs SET current = ?, revision = ?, passed = ?, unit = ?, golden = ?, agent = ?, service = ?,
+        environment = ?, session_id = ?, text = ?, shape = ? WHERE key = ?
 """
 _FIND_RUN = "SELECT key, time_ns, revision FROM runs WHERE run_id = ?"
 _INSERT_EVALUATION = """
-    INSERT OR IGNORE INTO evaluations (run, revision, digest, stored_ns, document) VALUES (?, ?, ?, ?, ?)
+    INSERT OR IGNORE INTO evaluations (key, run, revision, digest, stored_ns, document) VALUES (?, ?, ?, ?, ?, ?)
 """
+_SELECT_LAST_KEY = """
+    SELECT max(coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = 'evaluations'), 0),
+        coalesce((SELECT max(key) FROM evaluations), 0))
+"""
+"""The largest key that an evaluation ever had, which AUTOINCREMENT determines in the same way."""
 
 
-def write_record(connection: sqlite3.Connection, record: RunRecord, now_ns: int) -> None:
-    """Store an evaluation; ignore one that is already stored.
+def write_records(connection: sqlite3.Connection, records: Iterable[RunRecord], now_ns: int) -> None:
+    """Store evaluations in the current transaction; ignore those that are already stored.
 
-    Most evaluations are the first of their run, so the run is inserted first and looked up only if it exists.
+    Most evaluations are the first of their run, so the run is inserted first and looked up only if it exists. The key
+    of the evaluation is chosen before, so that the run refers to it from the start.
     """
-    added = connection.execute(_INSERT_RUN, (record.run_id, record.time_ns, *record.run_columns))
-    is_new = added.rowcount > 0
-    if is_new:
-        run, time_ns, revision = added.lastrowid, record.time_ns, record.revision
-    else:
+    index_rows = _IndexRows(connection)
+    (key,) = connection.execute(_SELECT_LAST_KEY).fetchone()
+    for record in records:
+        content = (record.revision, record.digest, now_ns, record.document)
+        added = connection.execute(_INSERT_RUN, (record.run_id, record.time_ns, key + 1, *record.run_columns))
+        if added.rowcount > 0:
+            key += 1
+            connection.execute(_INSERT_EVALUATION, (key, added.lastrowid, *content))
+            index_rows.add(record, added.lastrowid, record.time_ns)
+            continue
         run, time_ns, revision = connection.execute(_FIND_RUN, (record.run_id,)).fetchone()
-    stored = connection.execute(_INSERT_EVALUATION, (run, record.revision, record.digest, now_ns, record.document))
-    if stored.rowcount and record.revision >= revision:
-        if not is_new:
-            connection.execute(_UPDATE_RUN, (*record.run_columns, run))
-            _delete_index_rows(connection, run)
-        connection.execute("UPDATE runs SET current = ? WHERE key = ?", (stored.lastrowid, run))
-        _insert_index_rows(connection, record, run, time_ns)
+        if connection.execute(_INSERT_EVALUATION, (key + 1, run, *content)).rowcount > 0:
+            key += 1
+            if record.revision >= revision:
+                connection.execute(_UPDATE_RUN, (key, *record.run_columns, run))
+                index_rows.delete(run)
+                index_rows.add(record, run, time_ns)
+    index_rows.insert()
 
 
-def _delete_index_rows(connection: sqlite3.Connection, run: int | None) -> None:
-    """Delete the index rows of a run's previous evaluation."""
-    for table in ("tools", "substitutions", "scores", "traces"):
-        connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+class _IndexRows:
+    """Collects the index rows of the runs' current evaluations and inserts them with one statement for each table."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._rows: dict[str, list[tuple[Any, ...]]] = {statement: [] for statement in _INSERT_INDEX_ROWS}
+
+    def add(self, record: RunRecord, run: int | None, time_ns: int) -> None:
+        """Add the rows of a run's current evaluation."""
+        tools, substitutions, scores, traces = self._rows.values()
+        tools += [(run, tool, role, time_ns, name) for tool, role, name in record.tools]
+        substitutions += [(run, *pair) for pair in record.substitutions]
+        scores += [(run, metric, value, time_ns) for metric, value in record.scores.items()]
+        traces += [(run, trace_id, time_ns) for trace_id in sorted(record.trace_ids)]
+
+    def delete(self, run: int) -> None:
+        """Delete the rows of a run's previous evaluation."""
+        self.insert()
+        for table in ("tools", "substitutions", "scores", "traces"):
+            self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+
+    def insert(self) -> None:
+        """Insert the rows that were added."""
+        for statement, rows in self._rows.items():
+            self._connection.executemany(statement, rows)
+            rows.clear()
 
 
-def _insert_index_rows(connection: sqlite3.Connection, record: RunRecord, run: int | None, time_ns: int) -> None:
-    """Insert the index rows of a run's current evaluation."""
-    connection.executemany(
-        "INSERT INTO tools (run, tool, role, time_ns, name) VALUES (?, ?, ?, ?, ?)",
-        [(run, tool, role, time_ns, name) for tool, role, name in record.tools],
-    )
-    connection.executemany(
-        "INSERT INTO substitutions (run, expected, called) VALUES (?, ?, ?)",
-        [(run, *pair) for pair in record.substitutions],
-    )
-    connection.executemany(
-        "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",
-        [(run, metric, value, time_ns) for metric, value in record.scores.items()],
-    )
-    connection.executemany(
-        "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)",
-        [(run, trace_id, time_ns) for trace_id in sorted(record.trace_ids)],
-    )
+_INSERT_INDEX_ROWS = (
+    "INSERT INTO tools (run, tool, role, time_ns, name) VALUES (?, ?, ?, ?, ?)",
+    "INSERT INTO substitutions (run, expected, called) VALUES (?, ?, ?)",
+    "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",
+    "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)",
+)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from goldspan.model import Evaluation
 from goldspan.store.connection_pool import ConnectionPool
 from goldspan.store.queries import AggregateQueries, RunQuery, clamp_to_int64, encode_cursor
 from goldspan.store.run_export import export_runs
-from goldspan.store.run_records import RunRecord, record_of, valid_unicode, write_record
+from goldspan.store.run_records import RunRecord, record_of, valid_unicode, write_records
 from goldspan.store.store_protocol import (
     ALL_RUNS,
     MAX_PAGE_SIZE,
@@ -159,9 +159,7 @@ class SqliteStore(AggregateQueries):
         now_ns = self._clock()
         records = [self._record(evaluation, now_ns) for evaluation in evaluations]
         with self._connections.transaction() as connection:
-            for record in records:
-                if not self._is_deleted(connection, record, now_ns):
-                    write_record(connection, record, now_ns)
+            write_records(connection, self._without_deleted(connection, records, now_ns), now_ns)
             deleted = self._pruning.prune_if_due(connection, now_ns, len(records))
         if deleted:
             self._vacuum()
@@ -177,7 +175,7 @@ class SqliteStore(AggregateQueries):
         with self._connections.transaction() as connection:
             is_current = _current_revision(connection, record.run_id) == expected
             if is_current:
-                write_record(connection, record, now_ns)
+                write_records(connection, [record], now_ns)
         return is_current
 
     def runs(
@@ -336,11 +334,18 @@ class SqliteStore(AggregateQueries):
     def _record(self, evaluation: Evaluation, now_ns: int) -> RunRecord:
         return record_of(evaluation, now_ns=now_ns, keep_arguments=self._keep_arguments)
 
-    def _is_deleted(self, connection: sqlite3.Connection, record: RunRecord, now_ns: int) -> bool:
-        """Return whether a trace of this run was deleted recently."""
+    def _without_deleted(
+        self, connection: sqlite3.Connection, records: Sequence[RunRecord], now_ns: int
+    ) -> Sequence[RunRecord]:
+        """Return the records of runs of which no trace was deleted recently."""
+        if connection.execute(_SELECT_ANY_DELETION).fetchone() is None:
+            return records
         since_ns = self._pruning.tombstone_cutoff_ns(now_ns)
-        results = (connection.execute(_SELECT_DELETION, (trace_id, since_ns)) for trace_id in record.trace_ids)
-        return any(result.fetchone() for result in results)
+
+        def is_deleted(trace_id: str) -> bool:
+            return connection.execute(_SELECT_DELETION, (trace_id, since_ns)).fetchone() is not None
+
+        return [record for record in records if not any(map(is_deleted, record.trace_ids))]
 
     def _vacuum(self) -> None:
         """Return free pages to the operating system. As a script, which steps the pragma to its end."""
@@ -391,6 +396,7 @@ _SELECT_TRACE = "SELECT 1 FROM traces WHERE trace_id = ? LIMIT 1"
 _DELETE_RUN = "DELETE FROM runs WHERE run_id = ?"
 _DELETE_TRACE = "DELETE FROM runs WHERE key IN (SELECT run FROM traces WHERE trace_id = ?)"
 _INSERT_DELETION = "INSERT OR REPLACE INTO deletions (trace_id, time_ns) VALUES (?, ?)"
+_SELECT_ANY_DELETION = "SELECT 1 FROM deletions LIMIT 1"
 _SELECT_DELETION = "SELECT 1 FROM deletions WHERE trace_id = ? AND time_ns >= ?"
 
 
