@@ -12,8 +12,8 @@ import pytest
 from goldspan import Goldens, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.scoring import scoring_consumer, trace_evaluation
+from goldspan.gateway.scoring.revision_history import VisibleRuns
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy
-from goldspan.gateway.scoring.trace_evaluation import VisibleRuns
 from goldspan.model import ComponentSelector, Evaluation, Run, RunUnit, SpanRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.store import sqlite as store_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,50 @@ class RecordingSink:
 class Raising:
     def submit(self, evaluation: Evaluation) -> None:
         raise OSError("disk full")
+
+
+class BatchSink(RecordingSink):
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[str]] = []
+
+    def submit_many(self, evaluations: Sequence[Evaluation]) -> None:
+        self.batches.append([evaluation.run.run_id for evaluation in evaluations])
+
+
+def test_several_runs_are_submitted_together_to_sinks_that_accept_batches() -> None:
+    runs = [Run(run_id=name, golden_id="g", tool_calls=(ToolCall("search"),)) for name in "abc"]
+    batches, single = BatchSink(), RecordingSink()
+    pipeline = Pipeline(GOLDENS, sinks=[batches, single])
+    digest = evaluate(runs[1], GOLDENS).digest
+    evaluated = pipeline.evaluate_revisions([(runs[0], None), (runs[1], (4, digest)), (runs[2], (1, "other"))])
+    assert [each and (each.run.run_id, each.revision) for each in evaluated] == [("a", 1), ("b", 4), ("c", 2)]
+    assert batches.batches == [["a", "c"]]
+    assert [each.run.run_id for each in single.evaluations] == ["a", "c"]
+    pipeline.evaluate_and_submit(RUN)
+    assert [each.run.run_id for each in batches.evaluations] == ["r"]
+
+
+def test_a_run_that_cannot_be_evaluated_does_not_prevent_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    runs = [Run(run_id=name) for name in "abc"]
+    sink = RecordingSink()
+
+    def fails_for_one(run: Run) -> bool:
+        if run.run_id == "b":
+            raise OSError("disk full")
+        return run.run_id != "c"
+
+    sampling = Sampling(1.0)
+    monkeypatch.setattr(Sampling, "should_sample", lambda _, run: fails_for_one(run))
+    pipeline = Pipeline(GOLDENS, sinks=[sink], sampling=sampling)
+    assert [each and each.run.run_id for each in pipeline.evaluate_revisions([(run, None) for run in runs])] == [
+        "a",
+        None,
+        None,
+    ]
+    assert [each.run.run_id for each in sink.evaluations] == ["a"]
+    assert pipeline.sampled_out == 1
 
 
 def test_every_sink_receives_the_evaluation_even_if_another_sink_fails(monkeypatch: pytest.MonkeyPatch) -> None:

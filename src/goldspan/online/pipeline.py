@@ -68,6 +68,7 @@ _log = logging.getLogger("goldspan")
 
 _SAMPLING = suppress_errors("decide whether a run is judged")
 _JUDGING = suppress_errors("submit a run to the judge")
+_SCORING = suppress_errors("score a run")
 
 
 class Pipeline:
@@ -108,7 +109,10 @@ class Pipeline:
         on_verdict: Callable[[Evaluation], object] | None = None,
     ) -> None:
         self.sinks = tuple(sinks)
-        self._guarded_sinks = tuple((sink, suppress_errors(f"submit to {type(sink).__name__}")) for sink in self.sinks)
+        self._guarded_sinks = tuple(
+            (sink, getattr(sink, "submit_many", None), suppress_errors(f"submit to {type(sink).__name__}"))
+            for sink in self.sinks
+        )
         self._metrics = None if metrics is None else tuple(metrics)
         self._thresholds = None if thresholds is None else dict(thresholds)
         self._unknown = unknown
@@ -210,14 +214,33 @@ class Pipeline:
         With `known`, the number and digest of the previous revision, it becomes the next revision. An unchanged
         evaluation keeps the previous number and is not submitted again.
         """
+        (evaluation,) = self.evaluate_revisions([(run, known)])
+        return evaluation
+
+    def evaluate_revisions(self, runs: Iterable[tuple[Run, tuple[int, str] | None]]) -> list[Evaluation | None]:
+        """Evaluates runs as `evaluate_revision` does, and submits all evaluations after that.
+
+        An error of one run does not affect the others; its result is `None`.
+        """
+        results: list[Evaluation | None] = []
+        changed: dict[int, Evaluation] = {}
+        for run, known in runs:
+            evaluation: Evaluation | None = None
+            with _SCORING:
+                evaluation = self._evaluate_sampled(run, known)
+            if evaluation is not None and known is not None and known[1] == evaluation.digest:
+                evaluation = evaluation.with_revision(known[0])
+            elif evaluation is not None:
+                changed[len(results)] = evaluation
+            results.append(evaluation)
+        for position, delivered in zip(changed, self._deliver([*changed.values()]), strict=True):
+            results[position] = delivered
+        return results
+
+    def _evaluate_sampled(self, run: Run, known: tuple[int, str] | None) -> Evaluation | None:
         if not self._is_sampled(run, new=known is None):
             return None
-        allowed = self._redact_revision(self._evaluate(run), known[0] + 1 if known is not None else 1)
-        if allowed is None:
-            return None
-        if known is not None and known[1] == allowed.digest:
-            return allowed.with_revision(known[0])
-        return self._deliver(allowed)
+        return self._redact_revision(self._evaluate(run), known[0] + 1 if known is not None else 1)
 
     def evaluate_without_submitting(self, run: Run) -> Evaluation | None:
         """Evaluates a run and submits nothing; `None` if the redaction drops it."""
@@ -245,7 +268,7 @@ class Pipeline:
 
     def submit_verdict(self, judged: Evaluation) -> None:
         """Submits a revision that only adds the verdict of a judge."""
-        self._submit_to_sinks(judged)
+        self._submit_to_sinks([judged])
 
     def flush_verdicts(self, timeout_millis: int) -> bool:
         """Waits for pending verdicts; returns `False` on timeout."""
@@ -375,31 +398,39 @@ class Pipeline:
     def _submit(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         """Submits what the redaction leaves of an evaluation."""
         allowed = self._redact_revision(evaluation, revision)
-        return None if allowed is None else self._deliver(allowed)
+        return None if allowed is None else self._deliver([allowed])[0]
 
     def _redact_revision(self, evaluation: Evaluation, revision: int) -> Evaluation | None:
         if revision > 1:
             evaluation = replace(evaluation, revision=revision)
         return evaluation if self._redact is None else apply_redaction(evaluation, self._redact)
 
-    def _deliver(self, evaluation: Evaluation) -> Evaluation:
+    def _deliver(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+        """Submits evaluations to the sinks and to the judge. Returns them with their final revision numbers."""
+        delivered, judged = [], []
+        for evaluation in evaluations:
+            self._count(evaluation)
+            wanted = False
+            if self._judge_revisions is not None:
+                with _SAMPLING:
+                    wanted = self._judge_revisions.should_judge(evaluation)
+                evaluation = self._judge_revisions.assign_revision(evaluation, is_judged=wanted)
+            delivered.append(evaluation)
+            if wanted:
+                judged.append(evaluation)
+        self._submit_to_sinks(delivered)
+        if self._judge_revisions is not None:
+            for evaluation in judged:
+                with _JUDGING:
+                    self._judge_revisions.submit(evaluation)
+        return delivered
+
+    def _count(self, evaluation: Evaluation) -> None:
         if self._budget is not None and any(score.reason == OUT_OF_TIME for score in evaluation.scores):
             self.over_budget += 1
         if evaluation.health.calls_invisible and evaluation.revision == 1:
             self.invisible += 1
             self._warn_invisible_calls(evaluation.run)
-        if self._judge_revisions is None:
-            self._submit_to_sinks(evaluation)
-            return evaluation
-        wanted = False
-        with _SAMPLING:
-            wanted = self._judge_revisions.should_judge(evaluation)
-        evaluation = self._judge_revisions.assign_revision(evaluation, is_judged=wanted)
-        self._submit_to_sinks(evaluation)
-        if wanted:
-            with _JUDGING:
-                self._judge_revisions.submit(evaluation)
-        return evaluation
 
     def _warn_invisible_calls(self, run: Run) -> None:
         """Logs what to do about tool calls that the telemetry does not show, once per set of conventions."""
@@ -410,10 +441,16 @@ class Pipeline:
         conventions = ", ".join(run.conventions) or "no convention"
         _log.warning("goldspan, for runs read by %s (logged once): %s", conventions, advice)
 
-    def _submit_to_sinks(self, evaluation: Evaluation) -> None:
-        for sink, guarded in self._guarded_sinks:
-            with guarded:
-                sink.submit(evaluation)
+    def _submit_to_sinks(self, evaluations: Sequence[Evaluation]) -> None:
+        """Submits evaluations to each sink; several at once to a sink with `submit_many`."""
+        for sink, submit_many, guarded in self._guarded_sinks:
+            if submit_many is not None and len(evaluations) > 1:
+                with guarded:
+                    submit_many(evaluations)
+                continue
+            for evaluation in evaluations:
+                with guarded:
+                    sink.submit(evaluation)
 
 
 def _build_judge_revisions(judge: Judge, deliver: Callable[[Evaluation], object]) -> JudgeRevisions:

@@ -17,9 +17,10 @@ class Sink(Protocol):
     The thread that ended the run's span calls it, possibly several threads at once, while the application waits: a slow
     sink needs a `BackgroundSink`. An exception is counted and logged, and the other sinks still receive the evaluation.
 
-    A sink may also have `force_flush(timeout_millis)`, which returns `False` if something is still pending;
-    `shutdown()`, after which nothing is submitted; and `adopt(goldens)`, which is called with the goldens before the
-    first evaluation and each time golden files were reloaded.
+    A sink may also have `submit_many(evaluations)`, which is called instead of `submit` when several evaluations are
+    submitted at once; `force_flush(timeout_millis)`, which returns `False` if something is still
+    pending; `shutdown()`, after which nothing is submitted; and `adopt(goldens)`, which is called with the goldens
+    before the first evaluation and each time golden files were reloaded.
     """
 
     def submit(self, evaluation: Evaluation) -> None:

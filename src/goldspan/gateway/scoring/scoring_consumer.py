@@ -320,12 +320,15 @@ class ScoringConsumer:
     # --- evaluation ---------------------------------------------------------------------------------------------------
 
     def _evaluate_groups(self, groups: Iterable[TraceGroup]) -> bool:
-        """Evaluate due groups. Returns whether all succeeded; after a failure the others wait."""
+        """Extract due groups, and evaluate them in batches; `_commit` evaluates the last batch.
+
+        Returns whether all succeeded; after a failure the others wait.
+        """
         for group in groups:
             done = True
             try:
                 with suppress_errors("score a trace group", except_=StoreError):
-                    done = self._evaluator.evaluate_group(group)
+                    done = self._evaluator.extract_group(group)
             except StoreError as error:  # the disk failed or the store is locked; not caused by the group
                 self._log_throttled(f"cannot read the stored runs of a trace and retries: {error}")
                 self._buffer.reschedule(group, self._now())
@@ -333,9 +336,10 @@ class ScoringConsumer:
                 return False
             if done:
                 self._buffer.mark_scored(group)
+            if self._evaluator.is_full:
+                self._evaluator.evaluate_extracted()
             is_batch_full = (
-                len(self._evaluator.evaluations) >= _MAX_WRITE_BATCH
-                or self._results_queue.queued_bytes >= _MAX_READ_BYTES
+                self._evaluator.run_count >= _MAX_WRITE_BATCH or self._results_queue.queued_bytes >= _MAX_READ_BYTES
             )
             if is_batch_full and not self._commit():
                 return False
@@ -348,11 +352,12 @@ class ScoringConsumer:
 
         Returns whether that succeeded before the shutdown.
         """
+        self._evaluator.evaluate_extracted()
         while True:
             try:
                 self._evaluator.evaluate_conversations()
                 self._results_queue.flush(is_final=is_final)
-                self._store_evaluations(self._evaluator.evaluations)
+                self._store_evaluations(self._evaluator.pending.evaluations)
                 if self._evaluator.superseded_run_ids:
                     self._store.delete_runs(self._evaluator.superseded_run_ids)
                 self._evaluator.clear_committed()

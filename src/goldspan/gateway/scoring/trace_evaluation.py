@@ -1,158 +1,39 @@
-"""Evaluates a due trace group: extracts its runs, evaluates them and queues its held spans for export."""
+"""Extracts and evaluates the runs of due trace groups, and queues the held spans for export."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
 
 from goldspan import semconv
 from goldspan._guard import suppress_errors
-from goldspan.conventions.span_facts import REQUEST_ROLES, TRANSPARENT_ROLES, WORK_ROLES
+from goldspan.conventions.span_facts import REQUEST_ROLES, TRANSPARENT_ROLES
 from goldspan.errors import StoreError
 from goldspan.extraction import role_of
 from goldspan.gateway.journal.journal import Journal
 from goldspan.gateway.scoring.journal_reader import JournalReader, decode_chunks
 from goldspan.gateway.scoring.results_queue import ResultsQueue
+from goldspan.gateway.scoring.revision_history import PendingEvaluations, RevisionHistory, visible_runs
 from goldspan.gateway.scoring.trace_buffer import StitchKey, TraceBuffer, TraceChunk, TraceGroup
 from goldspan.model import Evaluation, Run, SpanRecord, TelemetryRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.sinks import DropCounters
-from goldspan.sinks.serialization import evaluation_document
-from goldspan.store import RunFilter, SqliteStore
-
-
-@dataclass(frozen=True, slots=True)
-class VisibleRuns:
-    """The runs of a trace group, and the spans that they were extracted from."""
-
-    runs: Sequence[Run]
-    span_ids: frozenset[str]
-    detached_spans: frozenset[str] = field(default_factory=frozenset)
-    """The model and tool calls among them whose parent is missing."""
-    missing_parents: Mapping[str, str] = field(default_factory=dict)
-    """Missing parents, by span."""
-
-    def covers(self, span_ids: frozenset[str]) -> bool:
-        """Whether all of these spans are visible."""
-        return span_ids <= self.span_ids
-
-    def is_incomplete(self, run: Run) -> bool:
-        """Whether only parts of a run are visible."""
-        return run.health.missing_root or run.span_id in self.detached_spans
-
-    def span_ids_of(self, run: Run) -> set[str]:
-        """Returns the spans of a run: its own, those of its calls, and its missing parent."""
-        spans = {call.span_id for call in run.tool_calls} | {run.span_id, self.missing_parents.get(run.span_id or "")}
-        return {span_id for span_id in spans if span_id is not None}
-
-
-class RevisionHistory:
-    """Loads the stored revisions of a group's runs, and detects runs that show fewer spans than before.
-
-    Journals delete scored entries after some time, so late spans may arrive without the rest of their run. The store
-    records the source spans of each run, and a revision needs all of them. `pending` are evaluations that are not
-    stored yet.
-
-    Raises `StoreError` if the store cannot be read.
-    """
-
-    def __init__(self, store: SqliteStore, pending: Sequence[Evaluation]) -> None:
-        self._store = store
-        self._pending = pending
-
-    def load_revisions(self, group: TraceGroup) -> None:
-        """Load the stored revisions of a group's runs on the first call, and refresh them on later calls.
-
-        The API may have evaluated runs again with other goldens since.
-        """
-        if group.has_loaded_revisions:
-            for run_key, known in group.revisions.items():
-                group.revisions[run_key] = self.latest_revision(run_key[1]) or known
-            return
-        for document in self._stored_documents(group):
-            run_key = (document["unit"], document["run_id"])
-            group.required_span_ids[run_key] = _source_span_ids(document)
-            if {bytes.fromhex(trace_id) for trace_id in document["trace_ids"]} <= set(group.keys):
-                group.revisions[run_key] = (document["revision"], document["digest"])
-        group.has_loaded_revisions = True
-
-    def is_remnant(self, group: TraceGroup, run: Run, visible: VisibleRuns) -> bool:
-        """Whether a run consists only of late spans, because the journal no longer has the rest of it.
-
-        That includes a request made of spans of another request, and one that was a component of a complete trace.
-        """
-        needed = group.required_span_ids.get((run.unit, run.run_id))
-        if needed is not None:
-            return not visible.covers(needed)
-        elsewhere = [spans for spans in group.required_span_ids.values() if not visible.covers(spans)]
-        if elsewhere and visible.is_incomplete(run):
-            return True
-        if run.unit == "component" or (run.unit, run.run_id) in group.revisions:
-            return False
-        made = visible.span_ids_of(run)
-        inside = any(
-            unit == "component" and run.span_id in spans for (unit, _), spans in group.required_span_ids.items()
-        )
-        return inside or not all(made.isdisjoint(spans) for spans in elsewhere)
-
-    def superseded_requests(self, group: TraceGroup, visible: VisibleRuns) -> Iterator[tuple[Any, str]]:
-        """Yields the requests that are parts of other requests, now that more of their trace is visible."""
-        there = {run.run_id for run in visible.runs if run.unit == "request"}
-        for run_key in group.revisions if there else ():
-            unit, run_id = run_key
-            if (
-                unit == "request"
-                and run_id not in there
-                and visible.covers(group.required_span_ids.get(run_key, frozenset()))
-            ):
-                yield run_key
-
-    def latest_revision(self, run_id: str) -> tuple[int, str] | None:
-        """Returns revision and digest of the latest evaluation of a run, stored or pending."""
-        for evaluation in reversed(self._pending):
-            if evaluation.run.run_id == run_id:
-                return evaluation.revision, evaluation.digest
-        return self._store.current_revision(run_id)
-
-    def _stored_documents(self, group: TraceGroup) -> Iterator[Mapping[str, Any]]:
-        for trace_id in [key.hex() for key in group.keys if isinstance(key, bytes)]:
-            if self._store.has_trace(trace_id):
-                stored = (run.current.document for run in self._store.iter_runs(RunFilter(trace_id=trace_id)))
-                yield from (document for document in stored if document["unit"] != "conversation")
-            for evaluation in self._pending:
-                if trace_id in evaluation.run.trace_ids and evaluation.run.unit != "conversation":
-                    calls = [{"span_id": call.span_id} for call in evaluation.run.tool_calls]
-                    yield {**evaluation_document(evaluation), "tool_calls": calls}
-
-
-def visible_runs(records: Iterable[TelemetryRecord], runs: Sequence[Run]) -> VisibleRuns:
-    """Returns what is visible of these runs in these records."""
-    spans = [record for record in records if isinstance(record, SpanRecord)]
-    span_ids = {span.span_id for span in spans}
-    orphans = [span for span in spans if span.parent_id is not None and span.parent_id not in span_ids]
-    detached = frozenset([span.span_id for span in orphans if role_of(span) in WORK_ROLES])
-    parents = {span.span_id: span.parent_id for span in orphans if span.parent_id is not None}
-    calls = {call.span_id for run in runs for call in run.tool_calls if call.span_id is not None}  # also from logs
-    return VisibleRuns(runs, frozenset(span_ids | calls), detached, parents)
-
-
-def _source_span_ids(document: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the known source spans of a stored run: its own, and those of its calls."""
-    calls = {call["span_id"] for call in document["tool_calls"] if call.get("span_id") is not None}
-    own = set() if document["health"]["missing_root"] or document["span_id"] is None else {document["span_id"]}
-    return frozenset(calls | own)
-
+from goldspan.store import SqliteStore
 
 _PRUNE_THRESHOLD = 64
 """Groups of a session from which on released ones are pruned."""
 
 
 class SessionGrouping:
-    """Merges groups without an enclosing request with the other groups of their session."""
+    """Merges groups without an enclosing request with the other groups of their session.
 
-    def __init__(self, buffer: TraceBuffer) -> None:
+    `before_join` is called before groups are merged, so that the groups that are due before are evaluated before.
+    """
+
+    def __init__(self, buffer: TraceBuffer, before_join: Callable[[], object]) -> None:
         self._buffer = buffer
+        self._before_join = before_join
         self._groups_by_session: dict[StitchKey, dict[TraceGroup, None]] = {}
 
     def waits_for_session(
@@ -171,6 +52,7 @@ class SessionGrouping:
         if not _lack_enclosing_request(records, requests):
             self._add_group(session, trace_group)
             return False
+        self._before_join()
         if trace_group.awaits_session:
             others = [
                 other
@@ -217,19 +99,29 @@ def _lack_enclosing_request(records: Iterable[TelemetryRecord], requests: Iterab
 
 
 @dataclass(slots=True)
-class _GroupResult:
-    """The evaluations of a group's runs."""
+class _ExtractedGroup:
+    """A due group whose runs are evaluated next."""
 
-    current: list[Evaluation] = field(default_factory=list)
-    """Current evaluations, without conversations."""
-    new: list[Evaluation] = field(default_factory=list)
-    """Evaluations to store."""
-    exported_span_ids: set[str] = field(default_factory=set)
-    """Spans that must not be exported again."""
+    group: TraceGroup
+    held_chunks: Sequence[TraceChunk]
+    """Spans to export after the evaluation."""
+    runs: list[Run] = field(default_factory=list)
+    """The runs to evaluate."""
+    is_complete: bool = False
+    """Whether the extraction did not fail."""
+
+
+_MAX_EXTRACTED_GROUPS = 32
+_MAX_EXTRACTED_SPANS = 4096
+_MAX_EXTRACTED_BYTES = 1024 * 1024
+"""Groups, spans and bytes of protobuf that are extracted before their runs are evaluated, which bounds the memory."""
 
 
 class TraceEvaluator:
-    """Evaluates groups one by one, and keeps the results until they are committed.
+    """Extracts and evaluates groups, and keeps the results until they are committed.
+
+    It extracts several groups, then evaluates their runs, then submits the evaluations. The processor's caches hold the
+    code of one of these steps, not of all: for 32 groups that takes a tenth less time than group by group.
 
     `journals` are the journals with the spans of the groups, by number.
     """
@@ -247,32 +139,36 @@ class TraceEvaluator:
         self._pipeline = pipeline
         self._results_queue = results_queue
         self._drop_counters = drop_counters
-        self._session_grouping = SessionGrouping(buffer)
+        self._session_grouping = SessionGrouping(buffer, self.evaluate_extracted)
         self._reader = JournalReader()
-        self.evaluations: list[Evaluation] = []
+        self.pending = PendingEvaluations()
         """Evaluations to store."""
         self.superseded_run_ids: list[str] = []
         """Ids of runs to delete, because they are parts of other runs."""
         self._open_conversations: list[Run] = []
-        self._history = RevisionHistory(store, self.evaluations)
+        self._extracted: list[_ExtractedGroup] = []
+        self._extracted_spans = self._extracted_bytes = 0
+        self._history = RevisionHistory(store, self.pending)
 
-    def evaluate_group(self, group: TraceGroup) -> bool:
-        """Evaluate a group. Returns `False` if it was postponed to wait for its session.
+    def extract_group(self, group: TraceGroup) -> bool:
+        """Extract the runs of a group, for `evaluate_extracted`. Returns `False` if it waits for its session instead.
 
-        Raises `StoreError` if a journal or the store cannot be read; then nothing was evaluated.
+        Raises `StoreError` if a journal or the store cannot be read; then nothing of the group will be evaluated.
         """
         chunks, held_chunks = self._load_chunks(group)
-        result = _GroupResult()
+        extracted = _ExtractedGroup(group, held_chunks)
         done = True
         with suppress_errors("score a trace", except_=StoreError):
-            done = group.is_lost or self._evaluate_runs(group, chunks, result)
+            done = group.is_lost or self._extract_runs(extracted, chunks)
         if done:
-            self._results_queue.add_spans(held_chunks, result.current, omit_span_ids=result.exported_span_ids)
-            self.evaluations += result.new
+            self._extracted.append(extracted)
+            self._extracted_spans += group.span_count
+            self._extracted_bytes += sum(len(chunk) for chunk in chunks if isinstance(chunk, bytes))
         return done
 
-    def _evaluate_runs(self, group: TraceGroup, chunks: Iterable[TraceChunk], result: _GroupResult) -> bool:
-        """Evaluate the runs of a group. Returns `False` if the group was postponed."""
+    def _extract_runs(self, extracted: _ExtractedGroup, chunks: Iterable[TraceChunk]) -> bool:
+        """Extract the runs of a group. Returns `False` if the group was postponed."""
+        group = extracted.group
         records = [record for record in decode_chunks(chunks) if record.trace_id not in group.dropped_trace_ids]
         runs = self._pipeline.extract_runs(records)
         if not group.is_evicting and self._session_grouping.waits_for_session(group, records, runs):
@@ -281,13 +177,57 @@ class TraceEvaluator:
         visible = visible_runs(records, runs)
         superseded = list(self._history.superseded_requests(group, visible))
         for run in runs:
-            with suppress_errors("score a run"):
-                self._evaluate_run(group, run, visible, result)
+            if self._history.is_remnant(group, run, visible):
+                self._drop_counters.add(semconv.TOO_LATE_SPANS_COUNTER)
+            else:
+                extracted.runs.append(run)
         for run_key in superseded:
             del group.revisions[run_key]
             self.superseded_run_ids.append(run_key[1])
-        result.exported_span_ids = _exported_before(group, result.current)
+        extracted.is_complete = True
         return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough was extracted to evaluate it now."""
+        return (
+            len(self._extracted) >= _MAX_EXTRACTED_GROUPS
+            or self._extracted_spans >= _MAX_EXTRACTED_SPANS
+            or self._extracted_bytes >= _MAX_EXTRACTED_BYTES
+        )
+
+    @property
+    def run_count(self) -> int:
+        """The number of runs that were extracted or evaluated and are not stored yet."""
+        return len(self.pending) + sum(len(each.runs) for each in self._extracted)
+
+    def evaluate_extracted(self) -> None:
+        """Evaluate the runs of the extracted groups, and queue the held spans of these groups."""
+        extracted, self._extracted = self._extracted, []
+        self._extracted_spans = self._extracted_bytes = 0
+        runs = [(run, each.group.revisions.get((run.unit, run.run_id))) for each in extracted for run in each.runs]
+        evaluations = iter(self._pipeline.evaluate_revisions(runs))
+        for each in extracted:
+            current = [found for found in islice(evaluations, len(each.runs)) if found is not None]
+            with suppress_errors("score a trace group"):
+                self._finish_group(each, current)
+
+    def _finish_group(self, extracted: _ExtractedGroup, evaluations: Sequence[Evaluation]) -> None:
+        """Keep the current evaluations of a group, and queue its held spans."""
+        group = extracted.group
+        for evaluation in evaluations:
+            run = evaluation.run
+            run_key = (run.unit, run.run_id)
+            known = group.revisions.get(run_key)
+            if known is None or evaluation.revision != known[0]:
+                group.revisions[run_key] = (evaluation.revision, evaluation.digest)
+                group.required_span_ids.pop(run_key, None)
+                self.pending.add(evaluation)
+                if (conversation := self._pipeline.add_to_conversation(run)) is not None:
+                    self._open_conversations.append(conversation)
+        if extracted.held_chunks:
+            exported = _exported_before(group, evaluations) if extracted.is_complete else ()
+            self._results_queue.add_spans(extracted.held_chunks, evaluations, omit_span_ids=exported)
 
     def evaluate_conversations(self) -> None:
         """Evaluate the conversations with new turns. May be called again after a `StoreError`."""
@@ -297,12 +237,12 @@ class TraceEvaluator:
             with suppress_errors("score a conversation"):
                 evaluation = self._pipeline.evaluate_revision(conversation, known)
                 if evaluation is not None and (known is None or evaluation.revision != known[0]):
-                    self.evaluations.append(evaluation)
+                    self.pending.add(evaluation)
             del self._open_conversations[0]
 
     def clear_committed(self) -> None:
         """Remove the results, which are stored now."""
-        self.evaluations.clear()
+        self.pending.clear()
         self.superseded_run_ids.clear()
 
     def release_cache(self) -> None:
@@ -326,26 +266,6 @@ class TraceEvaluator:
                     chunks += found
                     held_chunks += found if is_held else ()
         return chunks, held_chunks
-
-    # --- runs --------------------------------------------------------------------------------------------------------
-
-    def _evaluate_run(self, group: TraceGroup, run: Run, visible: VisibleRuns, result: _GroupResult) -> None:
-        """Evaluate a run, unless too few of its spans are visible."""
-        run_key = (run.unit, run.run_id)
-        if self._history.is_remnant(group, run, visible):
-            self._drop_counters.add(semconv.TOO_LATE_SPANS_COUNTER)
-            return
-        known = group.revisions.get(run_key)
-        evaluation = self._pipeline.evaluate_revision(run, known)
-        if evaluation is None:
-            return
-        result.current.append(evaluation)
-        if known is None or evaluation.revision != known[0]:
-            group.revisions[run_key] = (evaluation.revision, evaluation.digest)
-            group.required_span_ids.pop(run_key, None)
-            result.new.append(evaluation)
-            if (conversation := self._pipeline.add_to_conversation(run)) is not None:
-                self._open_conversations.append(conversation)
 
 
 def _exported_before(group: TraceGroup, evaluations: Iterable[Evaluation]) -> set[str]:
