@@ -274,6 +274,40 @@ def test_health_problems_of_runs_are_counted(evaluation: Evaluation) -> None:
     }
 
 
+def test_evaluations_submitted_together_give_the_same_metrics_as_one_by_one(
+    evaluation: Evaluation, unmatched: Evaluation
+) -> None:
+    stitched = replace(evaluation, run=replace(evaluation.run, health=Health(stitched=1), environment="test"))
+    many = [evaluation, unmatched, stitched, replace(evaluation, revision=2, passed=True), evaluation]
+    single, together = Meter(), Meter()
+    one_by_one = MetricSink(single.provider, vocabulary=["find_order"])
+    for one in many:
+        one_by_one.submit(one)
+    MetricSink(together.provider, vocabulary=["find_order"]).submit_many(many)
+    names = {"goldspan.score", "goldspan.evaluations", "goldspan.tools", "goldspan.revisions", "goldspan.health"}
+    assert set(single.metrics()) == set(together.metrics()) == names
+    for name in names:
+        assert _values(together, name) == _values(single, name)
+
+
+def _values(meter: Meter, name: str) -> dict[Any, Any]:
+    """Returns the value of each point, of a histogram its buckets, by all labels."""
+    return {
+        tuple(sorted(point.attributes.items())): getattr(point, "value", None) or (point.sum, point.bucket_counts)
+        for point in meter.metrics()[name].data.data_points
+    }
+
+
+def test_an_evaluation_that_cannot_be_recorded_does_not_prevent_the_others(
+    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOLDSPAN_STRICT", "0")
+    broken = replace(evaluation, run=replace(evaluation.run, environment=7))  # type: ignore[arg-type]
+    meter = Meter()
+    MetricSink(meter.provider).submit_many([evaluation, broken, evaluation])
+    assert meter.counts("goldspan.evaluations") == {(): 2}
+
+
 def test_every_metric_has_an_exemplar_that_refers_to_the_span_of_the_run(evaluation: Evaluation) -> None:
     meter = Meter(exemplar_filter=TraceBasedExemplarFilter())
     sink = MetricSink(meter.provider)

@@ -10,9 +10,10 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider, get_meter
+from opentelemetry.metrics import Counter, MeterProvider, get_meter
 
 from goldspan import semconv
+from goldspan._guard import suppress_errors
 from goldspan._version import __version__
 from goldspan.content.tools import fold_name
 from goldspan.goldens import Goldens
@@ -76,6 +77,29 @@ _NO_GOLDEN = "none"
 MetricLabels = dict[str, str]
 
 
+_RECORDING = suppress_errors("record the metrics of an evaluation")
+
+
+class _CountsByLabels:
+    """Sums what is added to counters, because each addition takes the SDK several microseconds."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[Counter, tuple[tuple[str, str], ...]], int] = {}
+        self._contexts: dict[tuple[Counter, tuple[tuple[str, str], ...]], Context] = {}
+
+    def add(self, counter: Counter, labels: MetricLabels, context: Context, count: int = 1) -> None:
+        """Add to the sum of a counter and its labels; the first context is kept."""
+        key = (counter, tuple(labels.items()))
+        self._sums[key] = self._sums.get(key, 0) + count
+        self._contexts.setdefault(key, context)
+
+    def add_to_counters(self) -> None:
+        """Add the sums to the counters."""
+        for key, total in self._sums.items():
+            counter, labels = key
+            counter.add(total, dict(labels), self._contexts[key])
+
+
 class MetricSink:
     """Records scores and counts tools.
 
@@ -136,6 +160,22 @@ class MetricSink:
 
         For a judge's verdict only the score is recorded.
         """
+        counts = _CountsByLabels()
+        self._record(evaluation, counts)
+        counts.add_to_counters()
+
+    def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
+        """Records evaluations as `submit` does, but adds to a counter only once for each set of labels.
+
+        An error in one evaluation does not affect the others. An exemplar of a sum refers to the first of its runs.
+        """
+        counts = _CountsByLabels()
+        for evaluation in evaluations:
+            with _RECORDING:
+                self._record(evaluation, counts)
+        counts.add_to_counters()
+
+    def _record(self, evaluation: Evaluation, counts: _CountsByLabels) -> None:
         context, common = run_context(evaluation.run), self._common_labels(evaluation)
         if evaluation.changes is not None:
             self._record_scores(evaluation, [each for each in evaluation.scores if each.judgement], common, context)
@@ -146,16 +186,17 @@ class MetricSink:
             **common,
         }
         if evaluation.revision > 1:
-            self._revisions.add(1, outcome, context)
+            counts.add(self._revisions, outcome, context)
             return
         how = evaluation.match.how if evaluation.match else _NO_GOLDEN
-        self._evaluations.add(1, {**outcome, semconv.GOLDEN_MATCH: how}, context)
+        counts.add(self._evaluations, {**outcome, semconv.GOLDEN_MATCH: how}, context)
         for problem in evaluation.health.problems:
             labels = {semconv.PROBLEM_LABEL: problem, semconv.UNIT_LABEL: evaluation.run.unit, **common}
-            self._health.add(1, labels, context)
+            counts.add(self._health, labels, context)
         self._record_scores(evaluation, evaluation.scores, common, context)
         for (tool, verdict), count in self._tool_verdict_counts(evaluation.comparison.rows).items():
-            self._tools.add(count, {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}, context)
+            labels = {semconv.TOOL_LABEL: tool, semconv.VERDICT_LABEL: verdict, **common}
+            counts.add(self._tools, labels, context, count)
 
     def _record_scores(
         self, evaluation: Evaluation, scores: Iterable[Score], common: MetricLabels, context: Context
