@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ for variable in [name for name in os.environ if name.startswith(("GOLDSPAN_", "O
     del os.environ[variable]  # the settings of a developer must not change a test
 for variable in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
     os.environ.pop(variable, None)  # neither must the terminal; pytest-xdist passes its size to each process
+# Reading the certificates of the system takes 20 ms for each client of a judge. No test connects to a public server.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("fixtures") / "certificate_authority.pem")
 os.environ["GOLDSPAN_STRICT"] = "1"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores SIGINT for background processes
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt would inherit that
