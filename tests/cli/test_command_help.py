@@ -38,9 +38,24 @@ def test_a_flag_is_shown_without_a_value(
     assert "bool" not in shown.lower()
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), *((*command, "--help") for command in _commands())])
-def test_help_imports_only_what_the_options_need(arguments: tuple[str, ...]) -> None:
-    assert footprint.loaded_by_command(*arguments) == []
+SHOW_EACH_HELP = """
+import contextlib, io, sys
+from goldspan.cli import main
+for arguments in {commands!r}:
+    sys.argv[1:] = arguments
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as shown:
+        main()
+    assert shown.getvalue().strip(), arguments
+    print(arguments, [name for name in {modules!r} if name in sys.modules])
+"""
+"""Programs take long to start, so one program shows every help; its first line with a module names the command."""
+
+
+def test_help_imports_only_what_the_options_need() -> None:
+    commands = [("--version",), *((*command, "--help") for command in _commands())]
+    program = SHOW_EACH_HELP.format(commands=commands, modules=footprint.NOT_FOR_HELP)
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert printed.splitlines() == [f"{arguments} []" for arguments in commands]
 
 
 def test_the_import_check_detects_the_imports_of_a_command(tmp_path) -> None:
