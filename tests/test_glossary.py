@@ -8,6 +8,7 @@ import importlib.util
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,12 +67,17 @@ def test_the_glossary_defines_each_term_once() -> None:
     assert len(terms) == len(set(terms))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def defined_names(files: Iterable[Path]) -> set[str]:
     """Return the names of all functions and classes, without the tests themselves."""
     names = {
         node.name
         for path in files
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     return {name for name in names if not name.startswith("test_")}
@@ -106,7 +112,7 @@ def test_no_two_modules_share_a_name() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
