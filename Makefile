@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
-# Distribute whole files, so that each file's set-up runs once. Most tests wait more than they compute, so 4 processes
-# are faster than one per core.
-PYTEST := pytest --numprocesses 4 --dist loadfile
+# Each process starts with a quarter of the tests in their order, so that the set-up of most files runs once, and takes
+# tests from another when it has none left. Most tests wait more than they compute, so 4 processes are faster than one
+# per core.
+PYTEST := pytest --numprocesses 4 --dist worksteal
 PYTEST_ALL := $(PYTEST) --hypothesis-profile ci
 
 # Keep compiled modules whatever the environment says: the tests start hundreds of programs that import goldspan.

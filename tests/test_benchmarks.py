@@ -76,6 +76,7 @@ def test_extraction_is_printed_for_both_payloads_as_a_ratio_to_parsing() -> None
     assert [ratio for name, ratio in ratios if name == "parse"] == [1, 1]
 
 
+@pytest.mark.e2e
 def test_the_profile_gives_each_stage_a_share_of_both_payloads() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "profile.py", "--seconds", "0.5", "--functions", "3"],

@@ -88,7 +88,10 @@ def suite_with_slow_tests(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "two processes"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param([], marks=pytest.mark.e2e, id="one process"), pytest.param(["-n", "2"], id="two processes")],
+)
 def test_what_is_left_for_make_test_all_is_counted_at_the_end(
     suite_with_slow_tests: pytest.Pytester, processes: list[str]
 ) -> None:
@@ -104,7 +107,12 @@ def test_where_everything_runs_nothing_is_said_to_be_left(suite_with_slow_tests:
 
 
 @pytest.mark.parametrize(
-    ("profile", "number", "of_a_share"), [("default", 20, 8), ("ci", 100, 40), ("thorough", 5000, 2000)]
+    ("profile", "number", "of_a_share"),
+    [
+        pytest.param("default", 20, 8, marks=pytest.mark.e2e),
+        ("ci", 100, 40),
+        pytest.param("thorough", 5000, 2000, marks=pytest.mark.e2e),
+    ],
 )
 def test_a_profile_says_how_many_examples_a_law_gets(
     pytester: pytest.Pytester, profile: str, number: int, of_a_share: int

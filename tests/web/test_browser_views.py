@@ -147,6 +147,7 @@ def test_times_are_shown_in_the_time_zone_of_the_browser(visiting: Visiting, add
     expect(told["America/New_York"]).to_have_text("31 Dec 2025, 19:00:01")
 
 
+@pytest.mark.e2e
 def test_the_trend_chart_is_drawn_and_has_a_text_alternative(visiting: Visiting, address: str) -> None:
     visit = opened(visiting(address), "/")
     chart = visit.page.get_by_role("img", name="Runs over time by verdict: 60 passed, 60 failed, 60 not evaluated")
