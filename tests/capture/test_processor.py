@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -133,6 +134,17 @@ def _but_attributes(span: ReadableSpan) -> tuple[Any, ...]:
         span.name, span.context, span.parent, span.kind, span.status, tuple(span.events), tuple(span.links),
         span.start_time, span.end_time, span.resource, span.instrumentation_scope,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "otlp"), [(kind, number) for number, kind in enumerate(trace.SpanKind, start=1)])
+def test_a_live_span_has_the_kind_that_otlp_gives_it(
+    install: Install, exported: Exported, kind: trace.SpanKind, otlp: int
+) -> None:
+    install(exported.processor())
+    trace.get_tracer("test").start_span("work", kind=kind).end()
+    (span,) = exported.spans
+    (encoded,) = encode_spans([span]).resource_spans[0].scope_spans[0].spans
+    assert to_span_record(span).kind == encoded.kind == otlp
 
 
 def test_a_component_and_its_request_are_each_scored_on_their_own_span(scored: Exported) -> None:

@@ -478,6 +478,11 @@ def test_a_similar_input_that_two_disagreeing_goldens_share_gives_no_match() -> 
     assert "(book 0.98, other 0.98)" in goldens.explain(asked("Book the cheapest hotels."))
 
 
+def test_five_similar_goldens_are_all_listed() -> None:
+    goldens = Goldens(inputs(*(f"Book the cheap hotel in {letter}ome." for letter in "RNDHT")))
+    assert goldens.explain(asked("Book the cheap hotel in Lome.")).endswith("hotel in Tome. 0.97)")
+
+
 def test_a_long_list_of_similar_goldens_is_shortened() -> None:
     goldens = Goldens(inputs(*(f"Book the cheap hotel in {letter}ome." for letter in "RNDHTKJ")))
     assert goldens.explain(asked("Book the cheap hotel in Lome.")).endswith(" 0.97 and 2 more)")

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import CancelledError
 
 import pytest
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 
 from goldspan.judge import (
     Assessment,
@@ -213,6 +214,28 @@ def test_the_cache_distinguishes_custom_judges_of_the_same_name(tmp_path):
     for ask, value in ((mine, 0.25), (another(), 1.0), (mine, 0.25)):
         with judging(ask, cache=tmp_path / "judge.db") as judge:
             assert score(judge).value == value
+
+
+def test_requests_of_a_judge_create_no_spans_which_would_be_judged_in_turn():
+    instrumented = []
+
+    async def mine(question):
+        instrumented.append(is_instrumentation_enabled())
+        return OPINION
+
+    with judging(mine) as judge:
+        assert score(judge).value == 0.25
+    assert instrumented == [False]
+    assert is_instrumentation_enabled()
+
+
+@pytest.mark.parametrize(("length", "shown"), [(388, "x" * 388), (389, "x" * 387 + "…")])
+def test_an_error_of_more_than_400_characters_is_shortened_to_400(length, shown):
+    async def mine(question):
+        raise ValueError("x" * length)
+
+    with judging(mine) as judge:
+        assert score(judge).error == f"ValueError: {shown}"
 
 
 def test_a_redaction_that_exits_is_an_error_in_the_score():

@@ -220,6 +220,33 @@ def test_spans_that_end_after_their_run_create_a_revision() -> None:
     assert len(process.assembly) == 0
 
 
+def test_a_call_inside_an_unended_call_of_a_component_is_in_a_revision_of_the_component() -> None:
+    process = Process()
+    process.start(1, "agent")
+    process.start(2, "component", 1)
+    process.start(3, "agent", 2)
+    assert process.end(2) == ["component 2: 0"]
+    process.start(4, "tool", 3)
+    assert [process.end(number) for number in (4, 3)] == [[], []]
+    assert process.end(1) == ["request 1: 1"]
+    assert process.wait(1) == ["component 2: 1 (revision 2)"]
+
+
+def test_a_call_beside_its_request_that_ended_late_is_in_a_revision_once_the_trace_is_idle() -> None:
+    process = Process(idle=300, lifetime=2_000)
+    process.start(1, "bare")
+    process.start(2, "agent", 1)
+    process.start(3, "tool", 1)
+    assert process.end(2) == ["request 2: 0"]
+    assert process.end(3) == []
+    assert process.wait(300) == []
+    assert process.wait(1) == ["request 2: 1 (revision 2)"]
+    assert process.wait(300) == []
+    assert process.end(1) == []
+    assert process.counts == AssemblyCounts(unended=1)
+    assert len(process.assembly) == 0
+
+
 def test_late_spans_that_do_not_change_the_run_create_no_revision() -> None:
     process = Process()
     process.start(1, "agent")

@@ -15,7 +15,19 @@ import pytest
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
-from goldspan.model import Comparison, Evaluation, ExpectedTool, Golden, Health, Run, Score, Tool, ToolCall, Vocabulary
+from goldspan.model import (
+    Comparison,
+    Evaluation,
+    ExpectedTool,
+    Golden,
+    Health,
+    Run,
+    Score,
+    Times,
+    Tool,
+    ToolCall,
+    Vocabulary,
+)
 from goldspan.scoring import DEFAULT_METRICS, SCORING_VERSION, evaluate, evaluator
 from goldspan.scoring.metrics import Metric
 
@@ -511,3 +523,34 @@ def test_a_registered_metric_whose_explanation_raises_becomes_an_error() -> None
     score = evaluate(RUN, BOOK, metrics=[low]).score("low")
     assert score is not None
     assert score.error == "RuntimeError: no words"
+
+
+@pytest.mark.parametrize(
+    ("error", "golden", "passes_as_repeat"),
+    [
+        pytest.param(
+            None,
+            Golden("g", tools=(ExpectedTool("pay"),), extra="penalize", duplicates="ignore"),
+            True,
+            id="it may repeat a call",
+        ),
+        pytest.param("timeout", Golden("g", tools=(ExpectedTool("pay"),) * 2), False, id="it may retry a failed call"),
+    ],
+)
+def test_whether_a_call_repeats_another_decides_the_verdict_only_if_their_arguments_are_known(
+    error: str | None, golden: Golden, passes_as_repeat: bool
+) -> None:
+    calls = ToolCall("pay", error=error), ToolCall("pay")
+    result = evaluate(Run("r", tool_calls=calls), golden)
+    assert result.passed is None
+    assert "whether pay was called again with the same arguments is not known" in result.reason
+    for number, passed in ((1, passes_as_repeat), (2, not passes_as_repeat)):
+        known = replace(calls[0], arguments={"n": 1}), replace(calls[1], arguments={"n": number})
+        assert evaluate(Run("r", tool_calls=known), golden).passed is passed
+
+
+def test_a_call_that_a_required_and_an_optional_expectation_allow_meets_the_required_one() -> None:
+    optional = ExpectedTool("pay", {"n": 1}, times=Times(0, 1))
+    golden = Golden("g", tools=(optional, ExpectedTool("pay")))
+    result = evaluate(Run("r", tool_calls=(ToolCall("pay", arguments={"n": 1}),)), golden)
+    assert (result.passed, [row.expected for row in result.comparison.pairs]) == (True, [ExpectedTool("pay")])

@@ -196,6 +196,27 @@ def test_a_star_matches_all_tools_or_all_arguments(allow: dict[str, list[str]], 
     assert [call.arguments["city"] for call in copy.run.tool_calls] == left
 
 
+def test_a_difference_below_an_allowed_path_is_kept_at_any_depth() -> None:
+    called, expected = ({"guest": {"address": {"city": city}}, "note": SECRET} for city in ("Oslo", "Rome"))
+    run = Run("r", tool_calls=(ToolCall("book", arguments=called),))
+    one = evaluate(run, Golden("g", tools=(ExpectedTool("book", expected | {"note": f"{SECRET}!"}),)), verbose=True)
+    for path in ("guest", "guest.address", "guest.address.city"):
+        (row,) = ArgumentFilter({"book": [path]})(one).comparison.rows
+        assert {each.key: (each.expected, each.called) for each in row.agreement.differences} == {
+            "guest.address.city": ("Rome", "Oslo"),
+            "note": (HIDDEN, HIDDEN),
+        }
+
+
+def test_a_row_keeps_its_filtered_call_if_a_hook_removed_the_calls_of_the_run(evaluation: Evaluation) -> None:
+    run, seen = replace(evaluation.run, tool_calls=()), evaluation.comparison
+    without = Comparison(seen.golden, seen.rows, run)
+    copy = ArgumentFilter()(replace(evaluation, run=run, comparison=without))
+    called = [(row.called.name, row.called.arguments) for row in copy.comparison.rows if row.called is not None]
+    assert ("book", {"city": HIDDEN, "guest": HIDDEN}) in called
+    assert len(called) == len(RUN.tool_calls)
+
+
 def test_list_items_are_addressed_by_the_path_of_their_list() -> None:
     call = ToolCall("book", arguments={"rooms": [{"beds": 2, "guest": SECRET}, 3], "a.b": SECRET})
     copy = ArgumentFilter({"book": ["rooms.beds", "a"]})(evaluate(Run("r", tool_calls=(call,)), None))
