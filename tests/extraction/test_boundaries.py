@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,18 @@ def test_requests_that_reuse_call_ids_are_separate() -> None:
         for each in conversation(words=words, begin=100 + 100 * at, around=around)
     ]
     assert [(run.input, run.tools_used) for run in extract([around, *spans])] == [("One", ("x",)), ("Two", ("x",))]
+
+
+def test_an_agent_executes_no_call_of_another_agent_that_executed_the_call_itself() -> None:
+    around = span("batch", start_ns=1, end_ns=10**15)
+    first = agent("asking", start_ns=100, end_ns=200, **inside(around))
+    turn = model(asked=[user("One")], answered=[asks_for("x", {}, "c1")], start_ns=110, end_ns=120, **inside(first))
+    second = agent("acting", start_ns=300, end_ns=400, **inside(around))
+    executed = tool("x", {}, start_ns=330, end_ns=340, **made("c1"), **inside(second))
+    spans = [around, first, turn, second, executed]
+    assert agents_and_tools(spans) == [("asking", ["x"])]
+    done = tool("x", {}, start_ns=130, end_ns=140, **made("c1"), **inside(first))
+    assert agents_and_tools([*spans, done]) == [("asking", ["x"]), ("acting", ["x"])]
 
 
 def test_a_reused_call_id_in_a_later_agent_without_its_model_span_is_a_separate_request() -> None:
@@ -197,6 +210,17 @@ def test_a_model_turn_whose_parent_is_lost_belongs_to_the_request_with_its_messa
     runs = extract(spans)
     assert [run.tools_used for run in runs] == [("x",), ()]
     assert [run.health.orphan_spans for run in runs] == [1, 0]
+
+
+def test_a_stray_model_turn_that_starts_with_two_requests_belongs_to_that_with_its_messages() -> None:
+    root = span("app")
+    spans = [root]
+    for name in "ab":
+        spans.append(agent(name, start_ns=100, end_ns=10**15, **inside(root)))
+        spans.append(model(asked=[user(name)], answered=[says("Well.")], start_ns=200, **inside(spans[-1])))
+    stray = [model(asked=[user(name)], answered=[asks_for(f"of {name}", {})], start_ns=100) for name in "ba"]
+    spans += [replace(each, parent_id="f" * 16) for each in stray]
+    assert agents_and_tools(spans) == [("a", ["of a"]), ("b", ["of b"])]
 
 
 def test_a_stray_tool_span_before_every_agent_belongs_to_the_first_request() -> None:
