@@ -39,7 +39,7 @@ def planner(text: str) -> None:
 @pytest.fixture
 def capture() -> Iterator[SpanCapture]:
     found = span_capture()
-    found._has_abandoned = False
+    found.has_abandoned_cases = False
     yield found
     assert found._running == []
 
@@ -182,7 +182,7 @@ def test_after_a_case_was_abandoned_no_span_is_attributed_without_proof(capture:
     try:
         assert run_case(capture, lambda: in_thread_without_context(search)).tools_used == ()
     finally:
-        capture._has_abandoned = False
+        capture.has_abandoned_cases = False
 
 
 def test_spans_outside_of_all_cases_are_ignored(capture: SpanCapture) -> None:

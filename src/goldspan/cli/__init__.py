@@ -7,7 +7,9 @@
 - ``scoring_options``: evaluates runs and cases as the options say, and checks the gates.
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
 - ``tables``: prints evaluations and their summary, and formats runs.
-- ``score``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``demo``: one command each.
+- ``agent_results``: selects the goldens of ``run``, and prints the results of an agent.
+- ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``demo``: one
+  command each.
 - ``goldens_command``, ``goldens_suggest``, ``goldens_import``, ``goldens_diff``: the commands of ``goldspan goldens``.
 - ``live_feed``: prints and selects the evaluations of a running gateway for ``watch``.
 - ``api_client``: reads the API of a running gateway for ``watch``.

@@ -41,6 +41,7 @@ COMMANDS = {
         "Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.",
         "score",
     ),
+    "run": Outline("Run an agent on the input of each golden, and evaluate the tools that it called.", "run"),
     "extract": Outline(
         "Print the tools that each run called, in order, and what is missing in the capture of its spans.", "extract"
     ),

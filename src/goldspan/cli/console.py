@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -156,12 +156,23 @@ def byte_progress_bar(total: int | None, description: str) -> Iterator[Callable[
         yield advance
 
 
+class _Advance(Protocol):
+    """Advances a bar."""
+
+    def __call__(self, number: int, new_total: int | None = None, /) -> None: ...
+
+
 @contextmanager
 def _progress_bar(
-    description: str, total: int | None, unit: Literal["items", "bytes"], *, is_shown: bool = True
-) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; yields a function that advances it."""
-    console = stderr_console()
+    description: str,
+    total: int | None,
+    unit: Literal["items", "bytes"],
+    *,
+    is_shown: bool = True,
+    console: Console | None = None,
+) -> Iterator[_Advance]:
+    """Show a bar while the block runs; yields a function that advances it. The default console is standard error."""
+    console = console or stderr_console()
     if not is_shown or not console.is_terminal:
         yield _ignore_progress
         return
@@ -186,9 +197,11 @@ def _progress_bar(
         task = progress.add_task(description, total=total)
         done, updated_at = 0, time.monotonic()
 
-        def advance(number: int) -> None:
+        def advance(number: int, new_total: int | None = None) -> None:
             nonlocal done, updated_at
             done += number
+            if new_total is not None and new_total != progress.tasks[0].total:
+                progress.update(task, total=new_total)
             if (now := time.monotonic()) >= updated_at + _BAR_INTERVAL_S:
                 progress.update(task, completed=done)
                 updated_at = now
@@ -197,5 +210,19 @@ def _progress_bar(
         progress.update(task, completed=done)
 
 
-def _ignore_progress(number: int) -> None:
+@contextmanager
+def results_progress_bar(results: Console, description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar below the results that are printed meanwhile; yields a function of the done and the total items."""
+    with _progress_bar(description, None, "items", console=results if results.is_terminal else None) as advance:
+        done_before = 0
+
+        def update(done: int, total: int) -> None:
+            nonlocal done_before
+            advance(done - done_before, total)
+            done_before = done
+
+        yield update
+
+
+def _ignore_progress(number: int, new_total: int | None = None) -> None:
     """Do nothing: there is no terminal."""

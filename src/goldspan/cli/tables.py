@@ -111,7 +111,7 @@ _URGENCY = {False: 0, None: 1, True: 2}
 
 def summary_table(evaluations: Sequence[Evaluation]) -> Table:
     """Return a table with the mean of each metric, its number of runs, and how many passed."""
-    table = _new_table()
+    table = new_table()
     table.add_column("metric")
     for heading in ("mean", "runs", "passed"):
         table.add_column(heading, justify="right")
@@ -135,7 +135,7 @@ def score_summary(evaluations: Iterable[Evaluation]) -> Iterator[tuple[str, str,
 
 def runs_table(runs: Iterable[Run]) -> Table:
     """Return a table of runs: name, request, called tools, and problems in the capture."""
-    table = _new_table(leading=1)
+    table = new_table(leading=1)
     table.add_column("run", max_width=_MAX_RUN_WIDTH)
     table.add_column("tools used")
     for run in runs:
@@ -178,7 +178,8 @@ def capture_notice(runs: Sequence[Run]) -> str:
     return "; ".join(f"{hint.summary}{_share_text(count, len(runs))}" for hint, count in found)
 
 
-def _new_table(*, leading: int = 0) -> Table:
+def new_table(*, leading: int = 0) -> Table:
+    """Return an empty table in the style of all tables."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", leading=leading)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import importlib
 import inspect
+import os
 import sys
 import threading
 import time
@@ -40,8 +41,8 @@ def load_agent(name: str) -> Callable[..., Any]:
     module_name, separator, path = name.partition(":")
     if not (separator and module_name.strip() and path.strip()):
         raise ConfigurationError(f"the agent is named as MODULE:FUNCTION, such as app.agents:answer, not {name!r}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    if (directory := os.getcwd()) not in sys.path:
+        sys.path.insert(0, directory)
     module = _import_module(module_name.strip(), name)
     found: Any = module
     for attribute in path.strip().split("."):

@@ -57,6 +57,7 @@ def evaluate_agent(
     resume: bool = False,
     keep_arguments: bool = False,
     progress: OnCase | None = None,
+    agent_name: str | None = None,
 ) -> AgentResults:
     """Run an agent on the input of each golden, and evaluate the tools that it called.
 
@@ -82,6 +83,7 @@ def evaluate_agent(
         resume: Whether the cases that the file already holds are left out. Errors and timeouts are repeated.
         keep_arguments: Whether the file also holds the values of arguments and results.
         progress: Called after each case.
+        agent_name: The name of the agent in the results. Default: its module and name.
 
     Returns:
         The results in the order of the goldens, one for each golden and trial.
@@ -105,6 +107,7 @@ def evaluate_agent(
                 resume=resume,
                 keep_arguments=keep_arguments,
                 progress=progress,
+                agent_name=agent_name,
             )
         )
     raise ConfigurationError("an event loop is running here; write `await goldspan.evaluate_agent_async(...)`")
@@ -123,6 +126,7 @@ async def evaluate_agent_async(
     resume: bool = False,
     keep_arguments: bool = False,
     progress: OnCase | None = None,
+    agent_name: str | None = None,
 ) -> AgentResults:
     """Run an agent on the input of each golden in the current event loop.
 
@@ -138,6 +142,7 @@ async def evaluate_agent_async(
         resume: As in `evaluate_agent`.
         keep_arguments: As in `evaluate_agent`.
         progress: As in `evaluate_agent`.
+        agent_name: As in `evaluate_agent`.
 
     Returns:
         The results in the order of the goldens, one for each golden and trial.
@@ -153,7 +158,7 @@ async def evaluate_agent_async(
         scoring_version=SCORING_VERSION,
         goldens=tuple(dict.fromkeys(golden.source.file for golden in library if golden.source is not None)),
         goldens_digest=goldens_digest(selected),
-        agent=callee.name,
+        agent=agent_name or callee.name,
         trials=trials,
         metrics=None if resolved is None else tuple(metric.name for metric in resolved),
         keeps_arguments=keep_arguments,

@@ -180,7 +180,8 @@ class SpanCapture(SpanProcessor):
         """Spans that started or ended after their case was evaluated."""
         self._lock = ForkSafeLock()
         self._running: list[CaseSpans] = []
-        self._has_abandoned = False
+        self.has_abandoned_cases = False
+        """Whether an agent still runs after its time limit: then a span of unknown origin may be of that agent."""
         self._cases_by_trace: dict[int, CaseSpans] = {}
         self._cases_by_span: dict[_SpanKey, CaseSpans] = {}
         self._providers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -210,7 +211,7 @@ class SpanCapture(SpanProcessor):
         with self._lock:
             if case in self._running:
                 self._running.remove(case)
-            self._has_abandoned |= is_abandoned
+            self.has_abandoned_cases |= is_abandoned
             if not self._running:
                 stop_carrying_context_for(self)
 
@@ -252,7 +253,7 @@ class SpanCapture(SpanProcessor):
             known = self._cases_by_trace.get(_span_key(span)[0])
             if known is not None:
                 return known
-            if len(self._running) == 1 and not self._has_abandoned:
+            if len(self._running) == 1 and not self.has_abandoned_cases:
                 return self._running[0]
             for case in self._running:
                 case.unattributed += 1
