@@ -182,4 +182,5 @@ def _difference(shown: list[str], output: str) -> str:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, "")  # examples import the files of their page
     print(f"{run_page(Path(sys.argv[1]))} examples run")

@@ -99,3 +99,12 @@ def score_lists() -> None:
 def score_live(provider: TracerProvider) -> None:
     provider.add_span_processor(goldspan.ScoringProcessor(goldens="goldens.yaml", then=ConsoleSpanExporter()))
     goldspan.instrument(goldens="goldens.yaml")
+
+
+async def tests_of_agents() -> None:
+    results = goldspan.evaluate_agent(search_hotels, "goldens.yaml", trials=2)
+    assert_type(results.pass_rate, float | None)
+    assert_type(results.pass_hat_k(2), float | None)
+    assert_type([case.passed for case in results.cases], list[bool | None])
+    again = await goldspan.evaluate_agent_async(book_hotel, [goldspan.Golden("a", "Hi.")], timeout=None)
+    assert_type(again.evaluations, tuple[goldspan.Evaluation, ...])

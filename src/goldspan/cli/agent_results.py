@@ -171,9 +171,8 @@ class ResultsReport:
         shown = [case.live_evaluation for case in self._cases if case.passed is not True and case.live_evaluation]
         if shown:
             console.print(legend(shown, console))
-            console.print()
         if self._omitted:
-            console.print(Text(f"{self._omitted} more cases did not pass; --limit 0 shows all\n", style="dim"))
+            console.print(Text(f"{self._omitted} more cases did not pass; --limit 0 shows all", style="dim"))
         if any(case.passed is not True for case in self._cases):
             console.print()
         if (metrics := _metrics_table(results)).row_count:
