@@ -139,11 +139,12 @@ def _json_type(value: Any) -> JsonType:
 # --- shapes of texts --------------------------------------------------------------------------------------------------
 
 _RUNS = re.compile(r"[0-9]+|[A-Z]+|[a-z]+|.", re.DOTALL)
+_SPECIAL_CHARACTERS = frozenset("\\.+*?()|[]{}^$")
 _CLASSES = {"0": "[0-9]", "A": "[A-Z]", "a": "[a-z]"}
 
 
 def _text_shape(texts: Sequence[str], needed: float) -> str | None:
-    r"""Return a regular expression for ids, dates and numbers of one form, such as `[A-Z]{2}\-[0-9]+`.
+    """Return a regular expression for ids, dates and numbers of one form, such as `[A-Z]{2}-[0-9]+`.
 
     Words alone have no shape: a city in one word says nothing about the next one.
     """
@@ -170,7 +171,7 @@ def _class_of_run(run: str) -> str:
 
 def _run_pattern(kind: str, runs: Sequence[str]) -> str:
     if kind not in _CLASSES:
-        return re.escape(kind)
+        return f"\\{kind}" if kind in _SPECIAL_CHARACTERS else kind
     if kind != "0" and len(set(runs)) == 1:
         return runs[0]
     lengths = set(map(len, runs))

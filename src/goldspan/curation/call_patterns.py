@@ -111,8 +111,8 @@ class CallMiner:
         optional = [pattern for pattern in patterns if not pattern.least]
         for alternative in self._alternatives(optional):
             required.append(alternative)
-            used = {id(pattern) for option in alternative.options for pattern in option}
-            optional = [pattern for pattern in optional if id(pattern) not in used]
+            used = [pattern.calls for option in alternative.options for pattern in option]
+            optional = [pattern for pattern in optional if not any(pattern.calls is calls for calls in used)]
         required.sort(key=self._sort_key)
         layers = self._layers(required) if len(self._runs) >= MIN_RUNS_OF_ORDER else [[*range(len(required))]]
         return GroupPatterns(tuple(required), tuple(optional), tuple(map(tuple, layers)))
