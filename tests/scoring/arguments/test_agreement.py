@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -468,3 +472,51 @@ def test_without_arguments_to_compare_the_share_is_unknown() -> None:
     assert argument_share(ExpectedTool("book"), ToolCall("book", arguments={})) is None
     assert argument_share(ExpectedTool("book", {}), ToolCall("book")) is None
     assert result_share(ExpectedTool("book"), ToolCall("book", result=1)) is None
+
+
+# --- hints that are found when they are read --------------------------------------------------------------------------
+
+
+def _unread_difference() -> Difference:
+    found = argument_agreement(ExpectedTool("book", {"city": "Rome"}), ToolCall("book", arguments={"city": "rome"}))
+    assert found is not None
+    return found.differences[0]
+
+
+FOUND = Difference("city", "Rome", "rome", hint="differs only in case: {folded: ...} accepts it")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda difference: difference, id="equal"),
+        pytest.param(copy.copy, id="copied"),
+        pytest.param(copy.deepcopy, id="copied with its parts"),
+        pytest.param(lambda difference: pickle.loads(pickle.dumps(difference)), id="pickled"),
+        pytest.param(replace, id="replaced"),
+        pytest.param(lambda difference: Difference(**asdict(difference)), id="as a dictionary"),
+    ],
+)
+def test_a_difference_whose_hint_nobody_read_is_that_whose_hint_is_found(
+    read: Callable[[Difference], Difference],
+) -> None:
+    assert read(_unread_difference()) == FOUND
+    assert repr(read(_unread_difference())) == repr(FOUND)
+    assert hash(read(_unread_difference())) == hash(FOUND)
+
+
+def test_the_hint_of_a_difference_is_found_once() -> None:
+    asked: list[tuple[Any, Any]] = []
+
+    def suggest(expected: Any, called: Any) -> str:
+        asked.append((expected, called))
+        return "a hint"
+
+    difference = Difference("city", "Rome", "Oslo").with_deferred_hint(suggest)
+    assert asked == []
+    assert [difference.hint, difference.hint, asked] == ["a hint", "a hint", [("Rome", "Oslo")]]
+
+
+def test_a_difference_has_no_other_attributes_than_its_fields() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'path'"):
+        _ = _unread_difference().path  # type: ignore[attr-defined]
