@@ -40,7 +40,8 @@ class Difference(_DifferenceSlots):
     def with_deferred_hint(self, suggest: Callable[[Any, Any], str | None]) -> Difference:
         """Let `suggest`, which never raises, find the hint of the two values when it is first read.
 
-        Return this difference, which is new. To find a hint takes as long as to compare the arguments of two calls.
+        Return this difference, which is new. Most hints are never read, and finding that of two dates takes two thirds
+        of the time of comparing the arguments of a call.
         """
         object.__delattr__(self, "hint")
         object.__setattr__(self, "_suggest", suggest)
@@ -194,7 +195,7 @@ class Score(_ScoreSlots):
     def with_deferred_reason(self, explain: Callable[[], str | None]) -> Score:
         """Let `explain`, which never raises, write the reason when it is first read; return this score, which is new.
 
-        Most reasons are never read, and writing one takes as long as measuring five metrics.
+        Most reasons are never read.
         """
         object.__delattr__(self, "reason")
         object.__setattr__(self, "_explain", explain)

@@ -102,7 +102,7 @@ class ScoreBuilder:
         return tuple(found)
 
     def default_scores(self) -> tuple[Score, ...]:
-        """Return the scores of the default metrics, in a third of the time if all calls are known to have succeeded.
+        """Return the scores of the default metrics, in half of the time if all calls are known to have succeeded.
 
         Most of them then depend on how many rows there are of each kind.
         """
@@ -264,7 +264,7 @@ def _scores_of_counts(
 ) -> _ScoresOfCounts:
     """Returns the default scores of runs whose calls all succeeded and whose offered tools were not captured.
 
-    They are measured on a comparison with so many rows. Without this, measuring them takes three times as long.
+    They are measured on a comparison with so many rows. Without this, the scores take twice as long.
     """
     golden = Golden(
         "",

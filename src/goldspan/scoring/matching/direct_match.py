@@ -63,8 +63,8 @@ class _Pairs(NamedTuple):
 class DirectMatch:
     """The expectations of a golden that are calls, each made once.
 
-    A run as expected is compared in one pass, without any search, in a quarter of the time of the general way; the
-    other runs are compared in half of it.
+    A run as expected is compared in one pass, in half of the time of the general way: five calls take 7 us instead of
+    14 us. Runs with a mistake take seven tenths of it: 29 us instead of 40 us.
     """
 
     def __init__(self, plans: GoldenPlans) -> None:
@@ -230,7 +230,7 @@ class DirectMatch:
         calls = run.tool_calls
         several = {slots: [(at, calls[at]) for at in members] for slots, members in groups.items() if len(members) > 1}
         pairs = (pair for members in several.values() for pair in combinations(members, 2))
-        # This takes a fifth of the time of the keys that `are_calls_distinct` compares.
+        # Most of them differ certainly, which takes no keys.
         if all(certainly_differ(one.arguments, other.arguments) for (_, one), (_, other) in pairs):
             return True
         return are_calls_distinct(self._plan, several)
