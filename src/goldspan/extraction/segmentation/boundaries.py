@@ -97,6 +97,8 @@ def split_requests(roots: list[SpanNode]) -> list[RunSpans]:
             roots_with_detached.append(root)
     if not marked:
         return _unmarked_request(roots_with_detached)
+    if len(marked) == 1 and not detached:
+        return [RunSpans("request", marked[0], list(marked[0].walk()), is_marked=True)]
     # Of spans that start at the same time, the longest comes first: it may enclose the others.
     marked.sort(key=lambda node: (node.start, -end_of(node.span), node.span.span_id))
     enclosing = _enclosing_agents(orphans, marked, detached)
