@@ -115,7 +115,9 @@ class ConventionSet:
         Returns `UNKNOWN_FACTS` if no convention recognises the span, as for most spans of an application, and
         `EVALUATION_FACTS` for a span of an evaluation.
         """
-        return self._read(span, self._profile(span).shape)
+        shape = self._profile(span).shape
+        facts = shape.read(span) if shape.fixed is None else shape.fixed
+        return self._read_without_attributes(span) if facts is UNKNOWN_FACTS else facts
 
     def classify_trace(self, spans: Sequence[SpanRecord]) -> list[SpanFacts]:
         """Return the facts of each span of a trace. The fallback reads spans whose family no convention knows.
@@ -130,7 +132,10 @@ class ConventionSet:
             profile = profiles.get(span.attribute_names()) or self._profile(span)
             facts = profile.fixed_facts
             if facts is None:
-                facts = self._read(span, profile.shape)
+                shape = profile.shape
+                facts = shape.read(span) if shape.fixed is None else shape.fixed
+                if facts is UNKNOWN_FACTS:
+                    facts = self._read_without_attributes(span)
                 if profile.guess is not None and (facts.role is None or profile.has_other_kind_attribute):
                     guessed.append((len(all_facts), profile.guess))
             all_facts.append(facts)
@@ -142,17 +147,10 @@ class ConventionSet:
                     all_facts[at] = self._complete_by_names(spans[at], guess, all_facts[at])
         return all_facts
 
-    def _read(self, span: SpanRecord, shape: _AttributeShape) -> SpanFacts:
-        facts = shape.read(span) if shape.fixed is None else shape.fixed
-        return (
-            self._read_without_attributes(span)
-            if facts is UNKNOWN_FACTS and span.scope in self._conventions_by_scope
-            else facts
-        )
-
     def _read_without_attributes(self, span: SpanRecord) -> SpanFacts:
-        """Return the facts of a span without attributes, whose scope identifies its family and whose name its role."""
-        facts = None if span.attributes else self._conventions_by_scope[span.scope].read_span_name(span)
+        """Return the facts of a span without attributes, if its scope identifies its family and its name its role."""
+        convention = self._conventions_by_scope.get(span.scope)
+        facts = None if convention is None or span.attributes else convention.read_span_name(span)
         return UNKNOWN_FACTS if facts is None or facts.role is None else facts
 
     def _profile(self, span: SpanRecord) -> _NameProfile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from goldspan.content import literals, values
@@ -177,20 +176,26 @@ def has_content(facts: SpanFacts) -> bool:
 
 def is_any_present(sources: tuple[Callable[[], Messages], ...]) -> bool:
     """Whether one of the sources may have messages. A source without `is_present` may."""
-    for bound in sources:
-        source = bound.func if isinstance(bound, partial) else None
-        is_present = getattr(source, "is_present", None)
-        if is_present is None or is_present(*bound.args):  # type: ignore[attr-defined]
+    source: Any
+    for source in sources:
+        try:
+            is_present = source.func.is_present
+        except AttributeError:  # not a source of `attribute_map` that is bound to a span
+            return True
+        if is_present(*source.args):
             return True
     return False
 
 
 def has_no_tool_calls(sources: tuple[Callable[[], Messages], ...]) -> bool:
     """Whether it is certain, without parsing, that no source has a tool call or a tool result."""
-    for bound in sources:
-        source = bound.func if isinstance(bound, partial) else None
-        is_free_of_calls = getattr(source, "has_no_tool_calls", None)
-        if is_free_of_calls is None or not is_free_of_calls(*bound.args):  # type: ignore[attr-defined]
+    source: Any
+    for source in sources:
+        try:
+            is_free_of_calls = source.func.has_no_tool_calls
+        except AttributeError:
+            return False
+        if not is_free_of_calls(*source.args):
             return False
     return True
 

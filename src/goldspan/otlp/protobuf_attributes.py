@@ -123,31 +123,31 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 def attribute_names(span_name: str, raw: Mapping[str, bytes]) -> frozenset[str]:
     """Returns the attribute names of a span, interned.
 
-    The span is expected to have the names of the latest span that is named like it. To check this takes half the time
-    of listing the names of a protobuf map, which creates a string for each.
+    The span is expected to have the names of the latest span of the same name with as many attributes. To check this
+    takes half the time of listing the names of a protobuf map, which creates a string for each.
     """
-    expected = _expected_names.get(span_name)
-    if expected is not None and len(raw) == expected.count and expected.are_all_in(raw):
+    key = span_name, len(raw)
+    expected = _expected_names.get(key)
+    if expected is not None and expected.are_all_in(raw):
         return expected.names
     if len(raw) > _MAX_EXPECTED_NAMES:
         return _intern_names(frozenset(raw))
     found = _ExpectedNames.of(frozenset(raw))
     if len(_expected_names) >= _MAX_NAME_SETS:
         _expected_names.clear()
-    _expected_names[span_name] = found
+    _expected_names[key] = found
     return found.names
 
 
 class _ExpectedNames:
     """A set of attribute names, and a generated function that checks whether a map has all of them."""
 
-    __slots__ = ("are_all_in", "count", "names")
+    __slots__ = ("are_all_in", "names")
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = _intern_names(names)
-        self.count = len(names)
         namespace: dict[str, Any] = {f"name_{number}": name for number, name in enumerate(names)}
-        exec(_compile_check(self.count), namespace)  # the code contains no text of a span
+        exec(_compile_check(len(names)), namespace)  # the code contains no text of a span
         self.are_all_in: Callable[[Mapping[str, bytes]], bool] = namespace["are_all_in"]
 
     @staticmethod
@@ -157,8 +157,8 @@ class _ExpectedNames:
         return _ExpectedNames(names)
 
 
-_expected_names: dict[str, _ExpectedNames] = {}
-"""By the name of the span."""
+_expected_names: dict[tuple[str, int], _ExpectedNames] = {}
+"""By the name of the span and the number of its attributes."""
 
 
 @lru_cache(maxsize=_MAX_EXPECTED_NAMES + 1)
