@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goldspan.content.messages import from_json
 from goldspan.conventions import installed_conventions
-from goldspan.extraction.model_turns import TurnSequence, calls_since_user, find_model_turns, group_turns
+from goldspan.extraction.model_turns import (
+    TurnSequence,
+    _group_with_index,
+    calls_since_user,
+    find_model_turns,
+    group_turns,
+)
 from goldspan.extraction.span_tree import build_trees
 from goldspan.model import SpanRecord
 from support.span_builders import agent, answers, ask_for, asks_for, inside, messages, model, says, span, tool, user
@@ -166,3 +174,35 @@ def test_only_calls_after_the_last_user_message_belong_to_the_current_request() 
     assert [call.name for call in calls_since_user(from_json(messages(*said[1:3])))] == ["old"]
     handed_back = {"role": "user", "parts": [{"type": "tool_call_response", "id": "c2", "response": 3}]}
     assert [call.name for call in calls_since_user(from_json(messages(*said, handed_back)))] == ["new"]
+
+
+_TURNS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["Go", "Stop"]), min_size=1, max_size=2),
+        st.lists(st.sampled_from(["a", "b"]), max_size=3),
+        st.sampled_from(["a", "b"]),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+@given(_TURNS)
+def test_turns_are_grouped_without_an_index_as_with_one(steps: list[tuple[list[str], list[str], str, bool]]) -> None:
+    spans = [
+        model(
+            asked=[*map(user, texts), *(asks_for("x", {"n": name}, name if has_id else None) for name in history)],
+            answered=[asks_for("x", {"n": output}, output if has_id else None)],
+            start_ns=number,
+            end_ns=number,
+        )
+        for number, (texts, history, output, has_id) in enumerate(steps)
+    ]
+    roots = build_trees(spans, conventions=installed_conventions())
+    turns = find_model_turns(node for root in roots for node in root.walk())
+    assert [as_values(each) for each in group_turns(turns)] == [as_values(each) for each in _group_with_index(turns)]
+
+
+def as_values(sequence: TurnSequence) -> tuple[Any, ...]:
+    parent = sequence.parent and [turn.number for turn in sequence.parent.turns]
+    return [turn.number for turn in sequence.turns], parent, sequence.in_conversation

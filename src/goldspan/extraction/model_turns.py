@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -240,8 +240,28 @@ class TurnSequence:
         )
 
 
-def group_turns(turns: Iterable[ModelTurn]) -> list[TurnSequence]:
+def group_turns(turns: Sequence[ModelTurn]) -> list[TurnSequence]:
     """Groups turns, ordered by time, into sequences."""
+    single = _join_continuous(turns)
+    return _group_with_index(turns) if single is None else [single]
+
+
+def _join_continuous(turns: Sequence[ModelTurn]) -> TurnSequence | None:
+    """The only sequence of some turns; `None` if they may form several.
+
+    Most requests without an agent span have one. No index is built for it.
+    """
+    if not turns:
+        return None
+    sequence = TurnSequence([turns[0]])
+    for turn in turns[1:]:
+        if turn.user_texts != sequence.user_texts or not sequence.is_continued_by(turn):
+            return None
+        sequence.turns.append(turn)
+    return sequence
+
+
+def _group_with_index(turns: Iterable[ModelTurn]) -> list[TurnSequence]:
     sequences: list[TurnSequence] = []
     index = _SequenceIndex()
     for turn in turns:

@@ -245,7 +245,13 @@ def _offered_tools(nodes: list[SpanNode], root: SpanNode | None) -> tuple[ToolDe
     if root is not None and not root.facts.tool_definitions and semconv.TOOL_DEFINITIONS in root.span.attributes:
         # A program may set the attribute on any root span, including one that no convention recognises.
         places.append(partial(tool_definitions, root.span.attributes[semconv.TOOL_DEFINITIONS]))
+    last_text: str | None = None
     for place in places:
+        text = place.args[0] if isinstance(place, partial) and place.func is tool_definitions else None
+        if isinstance(text, str):
+            if text == last_text:  # comparing two texts costs less than looking one up by its hash
+                continue
+            last_text = text
         found = place()
         if found is last:  # each span repeats the definitions, and equal text is decoded once
             continue

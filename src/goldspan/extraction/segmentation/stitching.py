@@ -41,6 +41,8 @@ def split_by_history(segment: RunSpans) -> list[RunSpans]:
     if len({turn.user_texts for turn in turns}) < 2:  # several requests differ in their user messages
         return [segment]
     sequences = group_turns(turns)
+    if len(sequences) < 2:
+        return [segment]
     requests = [
         sequence
         for sequence in sequences
