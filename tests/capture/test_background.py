@@ -150,6 +150,22 @@ def test_a_request_that_was_queued_only_in_part_is_never_scored(
     assert processor._scorer.counts.unscored == 300 - 3 * len(kept.evaluations)
 
 
+def test_a_request_whose_end_was_not_queued_is_exported_and_never_scored(exported: Exported, install: Install) -> None:
+    kept = RecordingSink()
+    kept.waiting.clear()
+    then = BatchSpanProcessor(exported.exporter, max_queue_size=10_000)
+    processor = goldspan.ScoringProcessor(GOLDENS, then=then, sinks=[kept], limits=Limits(max_queue=30))
+    install(processor)
+    span = trace.get_tracer("app").start_span("invoke_agent x", attributes={"gen_ai.operation.name": "invoke_agent"})
+    for _ in range(50):
+        booking("A hotel!")
+    span.end()
+    kept.waiting.set()
+    processor.shutdown()
+    assert "invoke_agent x" in exported.names
+    assert {evaluation.run.agent for evaluation in kept.evaluations} == {"booking"}
+
+
 def test_pending_and_unfinished_requests_are_scored_at_shutdown(exported: Exported, install: Install) -> None:
     kept = RecordingSink()
     provider = install(goldspan.ScoringProcessor(GOLDENS, then=exported.exporter, sinks=[kept]))

@@ -81,3 +81,14 @@ def test_a_migrated_store_keeps_its_runs_and_remembers_deletions(path: Path) -> 
         assert store.delete_trace(trace_id) == 1
         store.submit(again)
         assert stored(store) == set()
+
+
+def test_a_deleted_trace_takes_no_space_in_the_file(path: Path, clock: Any) -> None:
+    with open_store(path, clock=clock) as store:
+        store.submit(OTHER)
+        runs = [replace(RUN, run_id=f"t:{number}", input="Hello." * 1000) for number in range(50)]
+        store.submit_many(evaluate(run, None) for run in runs)
+        assert store.delete_trace("t") == 50
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
+        assert stored(store) == {"u:s"}
