@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -46,7 +47,8 @@ class Mutation:
         return f"{before}  →  {after}"
 
 
-def find_mutations(source: str) -> list[Mutation]:
+@cache
+def find_mutations(source: str) -> Sequence[Mutation]:
     """All mutations of a module, in the order of their place; each leaves a module that compiles."""
     finder = _Finder(source)
     finder.visit(ast.parse(source))
