@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
+import sys
 
+import pydantic_core  # noqa: F401 - `parse_object` uses it for a small document only if it is imported
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goldspan.otlp import json_documents
 from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.json_fields import parse_json, parse_object
 from otlp.payloads import (
     START,
     document,
@@ -119,3 +126,101 @@ def test_documents_of_other_kinds_are_not_recognized(other):
 def test_a_recognized_document_with_an_invalid_structure_is_refused():
     with pytest.raises(DecodeError, match="scopeSpans is not a list"):
         json_documents.decode_document({"batches": [{"scopeSpans": "x"}]})
+
+
+def parsed(text):
+    """What `parse_json` returns for a text that consists of one object, with the types of numbers; else `None`."""
+    try:
+        value, end = parse_json(text)
+    except ValueError:
+        return None
+    return repr(value) if end == len(text.rstrip("\r")) and isinstance(value, dict) else None
+
+
+TOKENS = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    '"',
+    '"a":',
+    "\\",
+    "\\ud83d",
+    "\\ude00",
+    "\\u0000",
+    "1",
+    "-0",
+    "0.1",
+    "e400",
+    "NaN",
+]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), json_values), st.booleans(), st.sampled_from([None, 1]))
+def test_parse_object_returns_what_parse_json_returns(value, ascii_only, indent):
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
+    try:
+        fast = parse_object(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate
+        return
+    assert repr(fast) == parsed(text) or (fast is None and "\\ud" in text)
+
+
+@given(st.lists(st.sampled_from(TOKENS) | st.text(max_size=2), max_size=8).map("".join))
+def test_parse_object_returns_none_for_everything_that_parse_json_must_explain_or_repair(inner):
+    text = "{" + inner.encode("utf-8", "replace").decode() + "}"
+    fast = parse_object(text.encode())
+    assert fast is None or repr(fast) == parsed(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 18446744073709551616, "b": -9223372036854775809, "c": ' + "9" * 4300 + "}",
+        '{"a": 1e400, "b": -1e400, "c": -0, "d": -0.0, "e": 9007199254740993.0, "f": 4.9e-324, "g": 1E+2}',
+        '{"a": NaN, "b": Infinity, "c": -Infinity}',
+        '{"a": 1, "b": 2, "a": 3}',
+        '{"a": "\\ud83d\\ude00 \\u0000 \\/ \\" \u2028 \x7f"}\r',
+        '{"": {"": []}}',
+    ],
+    ids=lambda text: text[:12],
+)
+def test_parse_object_reads_unusual_json_as_parse_json_does(text):
+    assert repr(parse_object(text.encode())) == parsed(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": "\\ud83d"}',
+        b'{"a": "\xff"}',
+        b'{"a": "\0"}',
+        b'{"a": ' + b"[" * 500 + b"]" * 500 + b"}",
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b'{"a": 1}{"a": 2}',
+        b'{"a": 1},',
+        b'[{"a": 1}]',
+        b"",
+    ],
+    ids=lambda text: str(text[:12]),
+)
+def test_parse_object_leaves_other_text_to_parse_json(text):
+    assert parse_object(text) is None
+
+
+def test_a_small_document_does_not_import_pydantic_core_and_a_large_one_does():
+    program = (
+        "import sys; from goldspan.otlp.json_fields import parse_object; "
+        "print(parse_object(b'{}'), 'pydantic_core' in sys.modules); "
+        "large = b'{\"a\": \"' + b'x' * 100_000 + b'\"}'; "
+        "print(parse_object(large) is not None, 'pydantic_core' in sys.modules, parse_object(b'{}'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.split("\n")[:2] == ["None False", "True True {}"]

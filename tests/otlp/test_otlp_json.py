@@ -8,7 +8,7 @@ import math
 
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goldspan.otlp import otlp_json, otlp_protobuf
@@ -213,6 +213,14 @@ def test_a_request_without_spans_is_not_an_error(made):
     assert decode_traces(made).spans == []
 
 
+@pytest.mark.parametrize(("levels", "rejected"), [(100, 0), (101, 1)])
+def test_an_integer_in_more_than_100_lists_of_attributes_is_nested_too_deeply(levels, rejected):
+    value = {"intValue": "5"}
+    for _ in range(levels):
+        value = {"kvlistValue": {"values": [{"key": "k", "value": value}]}}
+    assert decode_traces(written(attributes=[{"key": "key", "value": value}])).rejected == rejected
+
+
 @pytest.mark.parametrize("kind", ["arrayValue", "kvlistValue"])
 def test_a_value_nested_3000_levels_deep_rejects_only_its_span(kind):
     value = {"stringValue": "deep"}
@@ -247,7 +255,7 @@ def test_a_lone_surrogate_in_any_json_text_is_replaced_so_that_the_text_can_be_e
 
 
 def plain_attributes(parent):
-    """What `decode_attributes` returns, computed without its fast path for text."""
+    """What `decode_attributes` returns, computed without its fast path for text and integers."""
     return {
         otlp_json.text_field(pair, "key"): otlp_json._decode_value(otlp_json.object_field(pair, "value"), 0)
         for pair in otlp_json.objects_field(parent, "attributes")
@@ -266,15 +274,85 @@ pairs = st.fixed_dictionaries(
 )
 
 
+def outcome(decode, *arguments):
+    try:
+        return decode(*arguments)
+    except DecodeError as error:
+        return str(error)
+
+
 @given(st.lists(pairs | st.none(), max_size=4) | any_json)
 def test_decode_attributes_returns_or_raises_what_the_plain_decoder_does(written_pairs):
-    def outcome(decode):
-        try:
-            return decode({"attributes": written_pairs})
-        except DecodeError as error:
-            return str(error)
+    parent = {"attributes": written_pairs}
+    assert outcome(otlp_json.decode_attributes, parent) == outcome(plain_attributes, parent)
 
-    assert outcome(otlp_json.decode_attributes) == outcome(plain_attributes)
+
+HEX_IDS = st.sampled_from(
+    [
+        "5b8efff798038103d269b633813fc60c",
+        "EEE19B7EC3C1B174",
+        "eee19b7ec3c1b174",
+        "0" * 32,
+        "0" * 16,
+        "",
+        "1 0",
+        "é" * 16,
+    ]
+)
+BASE64_IDS = st.binary(min_size=8, max_size=16).map(lambda value: base64.b64encode(value).decode())
+WHOLE_NUMBERS = st.sampled_from([0, 5, "0", "5", " 5 ", "1_0", "-5", str(2**64 - 1), str(2**64), 2**64 - 1, 5.0, "x"])
+EVENTS = st.lists(
+    st.fixed_dictionaries({"name": st.just("retry")}, optional={"timeUnixNano": WHOLE_NUMBERS}), max_size=2
+)
+UNUSUAL_SPANS = st.fixed_dictionaries(
+    {"traceId": st.just("5b8efff798038103d269b633813fc60c"), "spanId": st.just("eee19b7ec3c1b174")},
+    optional={
+        "parentSpanId": HEX_IDS | BASE64_IDS | any_json,
+        "name": st.just("work") | any_json,
+        "kind": st.sampled_from([0, 3, 6, -1, 2**31, "3", "SPAN_KIND_CLIENT", "other", True]) | any_json,
+        "startTimeUnixNano": WHOLE_NUMBERS | any_json,
+        "endTimeUnixNano": WHOLE_NUMBERS | any_json,
+        "attributes": st.lists(pairs, max_size=2) | any_json,
+        "status": st.fixed_dictionaries(
+            {}, optional={"code": st.sampled_from([0, 1, 2, 3, "STATUS_CODE_ERROR"]) | any_json, "message": any_json}
+        )
+        | any_json,
+        "events": EVENTS | any_json,
+        "droppedAttributesCount": WHOLE_NUMBERS | any_json,
+    },
+)
+USUAL_FIELDS = {
+    "traceId": "5b8efff798038103d269b633813fc60c",
+    "spanId": "eee19b7ec3c1b174",
+    "name": "work",
+    "kind": 1,
+    "startTimeUnixNano": "5",
+    "endTimeUnixNano": "6",
+}
+
+
+@given(
+    UNUSUAL_SPANS | UNUSUAL_SPANS.map(lambda fields: {**USUAL_FIELDS, **fields}),
+    st.fixed_dictionaries({}, optional=dict.fromkeys(("traceId", "spanId"), HEX_IDS | BASE64_IDS | any_json)),
+    st.sampled_from([otlp_json.hex_id, otlp_json.hex_or_base64_id]),
+)
+@example(
+    {**USUAL_FIELDS, "status": {"code": 2}, "droppedAttributesCount": 1, "parentSpanId": "0" * 16}, {}, otlp_json.hex_id
+)
+def test_decode_span_returns_or_raises_what_the_plain_decoder_does(fields, ids, read_id):
+    span = {**fields, **ids}
+    assert outcome(otlp_json.decode_span, span, "", {}, read_id) == outcome(
+        otlp_json.decode_any_span, span, "", {}, read_id
+    )
+
+
+@given(requests())
+def test_every_valid_span_of_an_exporter_is_decoded_in_the_usual_way(made):
+    """So that the property above compares two decoders, not one with itself."""
+    for resource_spans in document(made)["resourceSpans"]:
+        for span in (each for scope in resource_spans.get("scopeSpans", ()) for each in scope.get("spans", ())):
+            usual = otlp_json._decode_usual_span({**span, **USUAL_FIELDS}, "", {})
+            assert usual == otlp_json.decode_any_span({**span, **USUAL_FIELDS})
 
 
 @pytest.mark.parametrize(

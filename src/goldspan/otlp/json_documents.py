@@ -15,7 +15,7 @@ from typing import Any
 
 from goldspan.otlp import jaeger_json, otlp_json, sdk_json
 from goldspan.otlp.decode_results import DecodedSpans, RecordBatch, merge_batches
-from goldspan.otlp.json_fields import parse_json
+from goldspan.otlp.json_fields import parse_json, parse_object
 from goldspan.otlp.streams import LossReporter
 
 _SNAKE_CASE_KEYS = frozenset({"resource_spans", "resource_logs"})
@@ -122,6 +122,10 @@ def iter_documents(raw_lines: Iterable[bytes], report: LossReporter) -> Iterator
     first_line = 0
     seen = False
     for number, raw in enumerate(raw_lines, 1):
+        if not pending and (document := parse_object(raw)) is not None:
+            seen = True
+            yield number, document
+            continue
         line = _decode_text(raw, number, report)
         if pending:
             if not _is_complete_line(line):
@@ -202,6 +206,9 @@ def _iter_values_reporting(
 
     If a truncated document is the `only` one of its file, its complete spans are still read.
     """
+    if (document := parse_object(text.encode())) is not None:
+        yield first_line, document
+        return
     start, line, reported = 0, first_line, 0
     while start >= 0:
         try:

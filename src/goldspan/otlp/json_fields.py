@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,9 +19,29 @@ INT32 = range(-(2**31), 2**31)
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
 
+_MIN_BYTES_WORTH_AN_IMPORT = 64 * 1024
+"""Most commands have already imported `pydantic_core`. For the others, only a large document justifies its import."""
 _DECODER = json.JSONDecoder()
 _SURROGATE = re.compile(r"\\u[dD]")
 _LONE_SURROGATE = re.compile(r"\\\\|\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(\\u[dD][89a-fA-F]\w\w)")
+
+
+def parse_object(text: bytes) -> dict[str, Any] | None:
+    """Returns the object that the text consists of, or `None`: then `parse_json` must read it, or explain the error.
+
+    It takes half the time of `parse_json`.
+    """
+    if not text.startswith(b"{") or not text.endswith((b"}", b"}\r")):
+        return None
+    if len(text) < _MIN_BYTES_WORTH_AN_IMPORT and "pydantic_core" not in sys.modules:
+        return None
+    from pydantic_core import from_json  # deferred: the import takes 12 ms
+
+    try:
+        value: dict[str, Any] = from_json(text)
+    except ValueError:
+        return None
+    return value
 
 
 def parse_json(text: str, start: int = 0) -> tuple[Any, int]:

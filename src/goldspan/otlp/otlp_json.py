@@ -22,6 +22,7 @@ from goldspan.otlp.decode_results import (
     validated_log_ids,
 )
 from goldspan.otlp.json_fields import (
+    INT32,
     INT64,
     UINT32,
     UINT64,
@@ -45,6 +46,7 @@ _SPAN_KINDS = {
     f"SPAN_KIND_{name}": kind
     for kind, name in enumerate(("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"))
 }
+_from_hex = bytes.fromhex
 _NO_ATTRIBUTES: Mapping[str, Any] = {}
 _BASE64_IDS = {24: "==", 12: "="}
 """The length and the padding of ids of 16 and 8 bytes in base64. No hexadecimal id has such a padding."""
@@ -113,6 +115,54 @@ def decode_span(
     span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
 ) -> SpanRecord:
     """Decodes one span. Raises `DecodeError`."""
+    record = _decode_usual_span(span, scope, resource)
+    return decode_any_span(span, scope, resource, read_id) if record is None else record
+
+
+def _decode_usual_span(span: dict[str, Any], scope: str, resource: Mapping[str, Any]) -> SpanRecord | None:
+    """Decodes a span whose fields have the form in which exporters write them; `None` for every other span.
+
+    It does what `decode_any_span` does in four fifths of its time.
+    """
+    read = span.get
+    trace_id, span_id, parent_id, name = read("traceId"), read("spanId"), read("parentSpanId", ""), read("name")
+    start, end, kind, status = read("startTimeUnixNano"), read("endTimeUnixNano"), read("kind"), read("status", {})
+    if not type(trace_id) is type(span_id) is type(parent_id) is type(name) is type(start) is type(end) is str:
+        return None
+    try:
+        ids = _from_hex(trace_id).hex(), _from_hex(span_id).hex(), _from_hex(parent_id).hex()
+        start_ns, end_ns = int(start), int(end)
+    except ValueError:
+        return None
+    if (
+        ids != (trace_id, span_id, parent_id)
+        or not (len(trace_id) == 32 and len(span_id) == 16 and trace_id.strip("0") and span_id.strip("0"))
+        or not (0 < start_ns < UINT64.stop and 0 < end_ns < UINT64.stop)
+        or not (type(kind) is int and kind in INT32 and type(status) is dict)
+    ):
+        return None
+    return SpanRecord(
+        trace_id,
+        span_id,
+        parent_id if parent_id.strip("0") else None,
+        name,
+        decode_attributes(span),
+        start_ns,
+        end_ns,
+        STATUS_BY_CODE.get(enum_field(status, "code", _STATUS_CODES), "unset") if status else "unset",
+        text_field(status, "message") if status else "",
+        tuple(map(_decode_event, objects_field(span, "events"))) if "events" in span else (),
+        kind,
+        scope,
+        resource,
+        integer_field(span, "droppedAttributesCount", UINT32) if "droppedAttributesCount" in span else 0,
+    )
+
+
+def decode_any_span(
+    span: dict[str, Any], scope: str = "", resource: Mapping[str, Any] = _NO_ATTRIBUTES, read_id: IdReader = hex_id
+) -> SpanRecord:
+    """Decodes one span in every accepted form. Raises `DecodeError`."""
     trace_id, span_id = validated_ids(read_id(span, "traceId"), read_id(span, "spanId"))
     status = object_field(span, "status")
     return SpanRecord(
@@ -159,15 +209,29 @@ def decode_log(
 
 def decode_attributes(parent: dict[str, Any], field: str = "attributes", depth: int = 0) -> dict[str, Any]:
     """Decodes attributes; the last value of a repeated key counts. Raises `DecodeError`."""
+    pairs = parent.get(field)
     attributes: dict[str, Any] = {}
-    for pair in objects_field(parent, field):
-        key, value = pair.get("key"), pair.get("value")
-        # Nine of ten attributes are text. Without this test for them, decoding takes a tenth longer.
-        if type(value) is dict and type(text := value.get("stringValue")) is str and type(key) is str:
-            attributes[key] = text
-        else:
-            name = text_field(pair, "key")
-            attributes[name] = _decode_value(object_field(pair, "value"), depth)
+    # Nine of ten attributes are text, and most others are integers. The loop tests for both first,
+    # which takes half the time of `_decode_value(object_field(pair, "value"), depth)` for each.
+    try:
+        for pair in pairs if type(pairs) is list else objects_field(parent, field):
+            try:
+                key, value = pair["key"], pair["value"]
+                if type(key) is str is type(text := value.get("stringValue")):
+                    attributes[key] = text
+                    continue
+                text = value.get("intValue")
+                if type(key) is str is type(text) and len(text) < 19 and len(value) == 1 and depth == 0:
+                    attributes[key] = int(text)  # 18 digits fit into 64 bits
+                    continue
+            except (AttributeError, LookupError, TypeError, ValueError):
+                pass
+            if pair is not None:
+                name = text_field(pair, "key")
+                attributes[name] = _decode_value(object_field(pair, "value"), depth)
+    except (AttributeError, DecodeError):
+        objects_field(parent, field)  # raises where an item is not an object
+        raise
     return attributes
 
 
