@@ -82,7 +82,6 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     sys.modules.pop("bot_of_tests", None)
-    span_capture().has_abandoned_cases = False
 
 
 ANSWER = ("run", "bot_of_tests:answer", "-g", "goldens.yaml")
@@ -304,7 +303,8 @@ def test_the_program_ends_itself_only_if_an_agent_still_runs(monkeypatch: pytest
     exit_despite_hanging_agents(1, ended.append)
     time.sleep(0.1)
     assert ended == []
-    span_capture().has_abandoned_cases = True
+    capture = span_capture()
+    capture.finish_case(capture.begin_case("hangs"), still_runs=lambda: not ended)
     exit_despite_hanging_agents(1, ended.append)
     deadline = time.monotonic() + 10
     while not ended and time.monotonic() < deadline:

@@ -39,7 +39,6 @@ def planner(text: str) -> None:
 @pytest.fixture
 def capture() -> Iterator[SpanCapture]:
     found = span_capture()
-    found.has_abandoned_cases = False
     yield found
     assert found._running == []
 
@@ -176,13 +175,12 @@ def test_a_span_without_context_in_a_known_trace_belongs_to_the_case_of_the_trac
             capture.finish_case(case)
 
 
-def test_after_a_case_was_abandoned_no_span_is_attributed_without_proof(capture: SpanCapture) -> None:
-    abandoned = capture.begin_case("abandoned")
-    capture.finish_case(abandoned, is_abandoned=True)
-    try:
-        assert run_case(capture, lambda: in_thread_without_context(search)).tools_used == ()
-    finally:
-        capture.has_abandoned_cases = False
+def test_while_an_abandoned_agent_runs_no_span_is_attributed_without_proof(capture: SpanCapture) -> None:
+    still_runs = [True]
+    capture.finish_case(capture.begin_case("abandoned"), still_runs=lambda: still_runs[0])
+    assert run_case(capture, lambda: in_thread_without_context(search)).tools_used == ()
+    still_runs[0] = False
+    assert run_case(capture, lambda: in_thread_without_context(search)).tools_used == ("search",)
 
 
 def test_spans_outside_of_all_cases_are_ignored(capture: SpanCapture) -> None:

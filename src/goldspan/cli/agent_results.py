@@ -184,7 +184,7 @@ class ResultsReport:
             if (unreliable := _unreliable_table(results, self._limit)).row_count:
                 console.print(unreliable)
                 console.print()
-        console.print(_outcome_summary(results, with_interval=self._trials == 1))
+        console.print(_outcome_summary(results, with_interval=self._trials == 1), soft_wrap=True)
 
     def _print_warnings(self, results: AgentResults) -> None:
         runs = [evaluation.run for evaluation in results.evaluations]

@@ -108,15 +108,14 @@ class Agent:
     def _arguments(self, golden: Golden) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (golden.input,) if self.needs_input else (), {GOLDEN_PARAMETER: golden} if self._takes_golden else {}
 
-    async def call(self, golden: Golden, context: Context, timeout: float | None) -> AgentCall:
+    async def call(self, golden: Golden, context: Context, timeout: float | None, progress: CallProgress) -> AgentCall:
         """Call the agent in an OpenTelemetry context. Raises nothing that the agent raises.
 
         A coroutine runs in the current event loop and is cancelled at the timeout. Any other agent runs in a thread,
         which nothing can stop: at the timeout it is left to itself.
         """
         started = time.perf_counter()
-        state = _CallState()
-        task = asyncio.ensure_future(self._run(golden, context, state))
+        task = progress.task = asyncio.ensure_future(self._run(golden, context, progress))
         try:
             await asyncio.wait({task}, timeout=timeout)
         except asyncio.CancelledError:
@@ -126,12 +125,11 @@ class Agent:
         if task.done():
             error = asyncio.CancelledError() if task.cancelled() else task.result()
             return AgentCall(duration_ms, error)
-        is_in_thread = state.is_in_thread
         task.cancel()
         await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
-        return AgentCall(duration_ms, timed_out=True, still_runs=is_in_thread or not task.done())
+        return AgentCall(duration_ms, timed_out=True, still_runs=progress.is_running())
 
-    async def _run(self, golden: Golden, context: Context, state: _CallState) -> BaseException | None:
+    async def _run(self, golden: Golden, context: Context, progress: CallProgress) -> BaseException | None:
         """Call the agent, wait for what it returns, and return what it raises."""
         args, kwargs = self._arguments(golden)
         token = attach(context)
@@ -139,9 +137,7 @@ class Agent:
             if self._is_async:
                 result = self._function(*args, **kwargs)
             else:
-                state.is_in_thread = True
-                result = await _call_in_thread(lambda: self._function(*args, **kwargs))
-                state.is_in_thread = False
+                result = await _call_in_thread(lambda: self._function(*args, **kwargs), progress)
             if inspect.isawaitable(result):
                 result = await result
             if isinstance(result, AsyncGenerator):
@@ -168,10 +164,16 @@ class AgentCall:
 
 
 @dataclass(slots=True)
-class _CallState:
-    """Where a call is: in a thread, which nothing can stop, or in the event loop."""
+class CallProgress:
+    """Where a call runs: in a thread, which nothing can stop, and in a task."""
 
-    is_in_thread: bool = False
+    task: asyncio.Task[BaseException | None] | None = None
+    thread: threading.Thread | None = None
+
+    def is_running(self) -> bool:
+        """Whether the agent has not ended, even if nothing waits for it any more."""
+        has_thread = self.thread is not None and self.thread.is_alive()
+        return has_thread or (self.task is not None and not self.task.done())
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -188,7 +190,7 @@ def _agent_name(function: Callable[..., Any]) -> str | None:
     return f"{module}:{name}" if module and name else None
 
 
-async def _call_in_thread(function: Callable[[], Any]) -> Any:
+async def _call_in_thread(function: Callable[[], Any], progress: CallProgress) -> Any:
     """Return or raise what a function does in a thread of its own, with a copy of the current context variables.
 
     The thread is a daemon, so a function that hangs does not keep the program from exiting.
@@ -213,7 +215,8 @@ async def _call_in_thread(function: Callable[[], Any]) -> Any:
             loop.call_soon_threadsafe(finish, outcome)
 
     context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="goldspan-agent").start()
+    progress.thread = threading.Thread(target=context.run, args=(work,), daemon=True, name="goldspan-agent")
+    progress.thread.start()
     result, error = await finished
     if error is not None:
         raise error

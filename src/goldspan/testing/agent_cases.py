@@ -17,7 +17,7 @@ from goldspan.goldens.spelling import join_words, short_repr
 from goldspan.model import Evaluation, Golden
 from goldspan.scoring.evaluator import SCORING_VERSION, evaluate
 from goldspan.scoring.metrics.registry import resolve_metrics
-from goldspan.testing.agent_calls import Agent, AgentCall
+from goldspan.testing.agent_calls import Agent, AgentCall, CallProgress
 from goldspan.testing.results import (
     AgentResults,
     CaseError,
@@ -248,10 +248,10 @@ class _CaseRunner:
     async def _attempt(self, golden: Golden, trial: int, attempt: int) -> CaseResult:
         capture = span_capture()
         case = capture.begin_case(golden.id, golden_id=golden.id)
-        call = None
+        call, progress = None, CallProgress()
         try:
             try:
-                call = await self.agent.call(golden, case.context, self.timeout)
+                call = await self.agent.call(golden, case.context, self.timeout, progress)
             finally:
                 case.end_root()
             if call.error is not None or call.timed_out:
@@ -260,7 +260,8 @@ class _CaseRunner:
             run = case.build_run(golden.id, golden.input, self.goldens.components)
             return self._result(golden, trial, attempt, case, call, evaluate(run, self.goldens, metrics=self.metrics))
         finally:
-            capture.finish_case(case, is_abandoned=call is None or call.still_runs)
+            is_left = call is None or call.still_runs
+            capture.finish_case(case, still_runs=progress.is_running if is_left else None)
 
     def _result(
         self,

@@ -180,8 +180,7 @@ class SpanCapture(SpanProcessor):
         """Spans that started or ended after their case was evaluated."""
         self._lock = ForkSafeLock()
         self._running: list[CaseSpans] = []
-        self.has_abandoned_cases = False
-        """Whether an agent still runs after its time limit: then a span of unknown origin may be of that agent."""
+        self._abandoned: list[Callable[[], bool]] = []
         self._cases_by_trace: dict[int, CaseSpans] = {}
         self._cases_by_span: dict[_SpanKey, CaseSpans] = {}
         self._providers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -205,13 +204,20 @@ class SpanCapture(SpanProcessor):
             raise
         return case
 
-    def finish_case(self, case: CaseSpans, *, is_abandoned: bool = False) -> None:
-        """Forget a case after it was evaluated. `is_abandoned`: its agent still runs."""
+    @property
+    def has_abandoned_cases(self) -> bool:
+        """Whether an agent still runs after its case was finished: a span of unknown origin may be of that agent."""
+        self._abandoned = [still_runs for still_runs in self._abandoned if still_runs()]
+        return bool(self._abandoned)
+
+    def finish_case(self, case: CaseSpans, *, still_runs: Callable[[], bool] | None = None) -> None:
+        """Forget a case after it was evaluated. `still_runs`: tells whether its agent, which was left, still runs."""
         case.close()
         with self._lock:
             if case in self._running:
                 self._running.remove(case)
-            self.has_abandoned_cases |= is_abandoned
+            if still_runs is not None:
+                self._abandoned.append(still_runs)
             if not self._running:
                 stop_carrying_context_for(self)
 
