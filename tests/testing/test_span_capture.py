@@ -237,6 +237,17 @@ def test_two_providers_that_share_a_span_processor_count_a_span_once(capture: Sp
         capture.finish_case(case)
 
 
+@pytest.mark.parametrize("slots", [(), ("__dict__", "__weakref__")], ids=["slots", "no slots"])
+def test_a_wrapper_of_a_provider_may_be_unhashable(capture: SpanCapture, slots: tuple[str, ...]) -> None:
+    added: list[object] = []
+    members = {"__slots__": slots, "__eq__": lambda *_: True, "add_span_processor": lambda _, each: added.append(each)}
+    wrapper_type = type("Wrapper", (), members)
+    first, second = wrapper_type(), wrapper_type()
+    for provider in (first, second, first, second):
+        capture.attach_to(provider)
+    assert added == [capture, capture]
+
+
 EXISTING = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider

@@ -183,7 +183,8 @@ class SpanCapture(SpanProcessor):
         self._abandoned: list[Callable[[], bool]] = []
         self._cases_by_trace: dict[int, CaseSpans] = {}
         self._cases_by_span: dict[_SpanKey, CaseSpans] = {}
-        self._providers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._providers: dict[int, Callable[[], Any]] = {}
+        """Weak references by id: providers may be unhashable, as that of Logfire is."""
         _watch_new_providers(self)
 
     def begin_case(self, name: str, *, golden_id: str | None = None) -> CaseSpans:
@@ -276,7 +277,8 @@ class SpanCapture(SpanProcessor):
     def attach_to(self, provider: Any) -> None:
         """Add this processor to a provider, once. Raises `ConfigurationError` if it accepts none."""
         with self._lock:
-            if provider in self._providers:
+            known = self._providers.get(id(provider))
+            if known is not None and known() is provider:
                 return
             add: Callable[[SpanProcessor], None] | None = getattr(provider, "add_span_processor", None)
             if add is None:
@@ -285,7 +287,14 @@ class SpanCapture(SpanProcessor):
                     f"the tracer provider {kind.__module__}.{kind.__qualname__} accepts no span processors"
                 )
             add(self)
-            self._providers.add(provider)
+            self._providers[id(provider)] = _weak_reference(provider)
+
+
+def _weak_reference(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:  # its class has slots
+        return lambda: value
 
 
 def _span_key(span: ReadableSpan) -> _SpanKey:
