@@ -467,6 +467,8 @@ def other_parameter(text: str, session: str) -> None: ...
         (call_tools, GOLDENS, {"timeout": 0}, "timeout must be a number of seconds above 0"),
         (call_tools, GOLDENS, {"resume": True}, "resume=True needs `results`"),
         (call_tools, GOLDENS, {"metrics": ["tool_recal"]}, "tool_recall"),
+        (call_tools, [golden("a", metrics=("tool_recal",))], {}, "tool_recall"),
+        (call_tools, [golden("a", thresholds={"tool_recal": 0.5})], {}, "tool_recall"),
     ],
 )
 def test_wrong_use_is_one_sentence_that_says_what_to_change(

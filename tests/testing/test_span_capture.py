@@ -339,6 +339,45 @@ def test_a_processor_that_fails_never_reaches_the_agent(capture: SpanCapture, mo
         capture.finish_case(case)
 
 
+FORKING = """
+import os, signal, threading
+import goldspan
+from goldspan import ExpectedTool, Golden
+from goldspan.testing.span_capture import span_capture
+
+@goldspan.trace
+def search(): ...
+
+def agent(text):
+    (case,) = span_capture()._running
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with case._all_ended:
+            held.set()
+            release.wait(30)
+
+    threading.Thread(target=hold).start()
+    held.wait(30)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends the child if it waits for the lock that its parent holds
+        search()
+        os._exit(7)
+    release.set()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    search()
+
+(case,) = goldspan.evaluate_agent(agent, [Golden("a", "Hi.", (ExpectedTool("search"),), extra="penalize")]).cases
+print(case.outcome)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_neither_blocks_nor_adds_spans_to_the_case() -> None:
+    assert run_program(FORKING) == ["7", "passed"]
+
+
 # --- one verdict ------------------------------------------------------------------------------------------------------
 
 

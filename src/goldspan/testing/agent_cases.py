@@ -154,6 +154,8 @@ async def evaluate_agent_async(
     library = cast("Goldens", resolve_goldens(goldens))
     selected = select_goldens(library, needs_input=callee.needs_input)
     resolved = None if metrics is None else list(resolve_metrics(list(metrics)))
+    for golden in selected if resolved is None else ():
+        resolve_metrics(golden.metrics, golden.thresholds)  # before the agent runs, which may take long
     header = ResultsHeader(
         scoring_version=SCORING_VERSION,
         goldens=tuple(dict.fromkeys(golden.source.file for golden in library if golden.source is not None)),

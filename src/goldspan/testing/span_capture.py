@@ -31,6 +31,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract
 from goldspan.extraction.reconciliation.run_merging import merge_conversations
 from goldspan.model import ComponentSelector, Run, SpanRecord
+from goldspan.sinks.fork_safety import renew_after_fork
 
 CASE_SCOPE = "goldspan.testing"
 """The instrumentation scope of the root spans of cases."""
@@ -160,6 +161,12 @@ class CaseSpans:
             self._ended.clear()
             self._all_ended.notify_all()
 
+    def renew(self) -> None:
+        """Drop the case in a forked child: its spans cannot reach the parent, which may have held the lock."""
+        self.is_closed = True
+        self._open, self._ended = {}, {}
+        self._all_ended = threading.Condition()
+
 
 def _merge_requests(runs: Sequence[Run], case_id: str) -> Run:
     if len(runs) == 1:
@@ -186,6 +193,7 @@ class SpanCapture(SpanProcessor):
         self._providers: dict[int, Callable[[], Any]] = {}
         """Weak references by id: providers may be unhashable, as that of Logfire is."""
         _watch_new_providers(self)
+        renew_after_fork(self)
 
     def begin_case(self, name: str, *, golden_id: str | None = None) -> CaseSpans:
         """Start the root span of a case.
@@ -204,6 +212,12 @@ class SpanCapture(SpanProcessor):
             self.finish_case(case)
             raise
         return case
+
+    def renew(self) -> None:
+        """Drop the running cases in a forked child."""
+        for case in self._running:
+            case.renew()
+        self._running, self._abandoned = [], []
 
     @property
     def has_abandoned_cases(self) -> bool:
