@@ -177,6 +177,56 @@ def test_one_run_shows_no_alternative() -> None:
     assert (suggestions.items, suggestions.groups_without_rules) == ((), 1)
 
 
+# --- rules that do not hold together ----------------------------------------------------------------------------------
+
+
+def test_a_call_becomes_optional_if_too_few_runs_make_all_required_calls() -> None:
+    suggestion = only(runs_of(["a", "b"], ["a"], ["a"], ["b"], ["b"]), min_support=0.6)
+    assert (suggestion.passing, [tool.is_optional for tool in suggestion.golden.expected_calls]) == (3, [False, True])
+
+
+def test_an_argument_is_dropped_if_too_few_runs_have_all_common_values() -> None:
+    values = [(1, 1), (1, 2), (1, 3), (2, 1), (3, 1)]
+    suggestion = only(runs_of(*([call("book", x=x, y=y)] for x, y in values)), min_support=0.6)
+    (tool,) = suggestion.golden.expected_calls
+    assert (suggestion.passing, tool.arguments, tool.match) == (3, {"y": 1}, "subset")
+
+
+def test_the_order_is_dropped_if_too_few_runs_have_the_order_of_all_pairs() -> None:
+    suggestion = only(runs_of("abc", "abc", "abc", "bac", "acb"), min_support=0.7)
+    assert (suggestion.passing, suggestion.golden.order) == (5, "any")
+
+
+def test_the_arguments_of_an_alternative_are_dropped_if_too_few_runs_have_them() -> None:
+    arguments = [(1, 1), (1, 1), (1, 2), (2, 1)]
+    sequences = [[call(name, x=x, y=y)] for name in ("mail", "text") for x, y in arguments]
+    suggestion = only(runs_of(*sequences), min_support=0.75)
+    alternatives = suggestion.golden.tools[0]
+    assert isinstance(alternatives, AnyOf)
+    assert alternatives.name == "mail or text"
+    assert (suggestion.passing, {tool.arguments for tool in suggestion.golden.expected_calls}) == (8, {None})
+
+
+def test_a_repeated_call_in_an_order_is_expected_as_often_as_enough_runs_make_it() -> None:
+    suggestion = only(runs_of("aab", "aaab", "aab", "aaaab"))
+    assert (names(suggestion), suggestion.golden.order) == (["a", "a", "b"], "in_order")
+
+
+def test_alternatives_of_several_calls_beside_unordered_calls_leave_no_order() -> None:
+    suggestion = only(runs_of("axyb", "xyab", "azb", "zab"))
+    assert suggestion.golden.order == "any"
+    assert sorted(names(suggestion)) == ["a", "b", "x + y or z"]
+
+
+def test_a_group_with_more_wordings_than_a_condition_holds_is_selected_in_part() -> None:
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "my"]
+    texts = [f"{'please ' * number}find the cheapest hotel for my family {word}" for number, word in enumerate(words)]
+    runs = [Run(f"{number:02}", input=text, tool_calls=(call("find"),)) for number, text in enumerate(texts)]
+    suggestion = only(runs)
+    assert suggestion.found < suggestion.runs == 12
+    assert f"the condition selects {suggestion.found} of them" in suggestion.comments
+
+
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +329,20 @@ def test_requests_that_differ_in_a_negation_are_not_the_same() -> None:
     texts = ["Do send the newsletter to me every week", "Do not send the newsletter to me every week"]
     runs = [Run(f"{n}-{m}", input=text, tool_calls=(call("abc"[m]),)) for m, text in enumerate(texts) for n in range(2)]
     assert sorted(item.golden.input or "" for item in suggest_goldens(runs).items) == sorted(texts)
+
+
+def test_a_group_without_common_calls_is_split_by_more_similar_texts() -> None:
+    texts = {"find": "Tell me about the order {} right now", "cancel": "Tell me about my order {} right now, please do"}
+    runs = [
+        Run(f"{tool}-{number}", input=text.format(number), tool_calls=(call(tool),))
+        for tool, text in texts.items()
+        for number in range(3)
+    ]
+    suggestions = suggest_goldens(runs, SuggestionOptions(similarity=70))
+    assert sorted(names(item)[0] for item in suggestions.items) == ["cancel", "find"]
+    assert all(item.found == item.runs == 3 for item in suggestions.items)
+    alone = suggest_goldens(runs_of(["a"], ["b"], ["c"]))
+    assert (alone.items, alone.groups_without_rules) == ((), 1)
 
 
 def test_runs_that_name_a_golden_form_its_group() -> None:

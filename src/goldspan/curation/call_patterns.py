@@ -24,6 +24,8 @@ _MAX_OPTIONS = 4
 """The greatest number of alternatives for one call."""
 _MIN_RUNS_OF_OPTION = 2
 """The least number of runs that show an alternative."""
+_MAX_OPTIONAL = 30
+"""The greatest number of optional tools: those of most runs."""
 _MAX_ALTERNATIVE_TOOLS = 24
 """Tools that are compared with each other to find alternatives: those of most runs."""
 
@@ -114,6 +116,7 @@ class CallMiner:
             used = [pattern.calls for option in alternative.options for pattern in option]
             optional = [pattern for pattern in optional if not any(pattern.calls is calls for calls in used)]
         required.sort(key=self._sort_key)
+        optional = sorted(sorted(optional, key=lambda each: -len(each.calls))[:_MAX_OPTIONAL], key=self._sort_key)
         layers = self._layers(required) if len(self._runs) >= MIN_RUNS_OF_ORDER else [[*range(len(required))]]
         return GroupPatterns(tuple(required), tuple(optional), tuple(map(tuple, layers)))
 

@@ -6,19 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from goldspan.curation.call_patterns import (
-    MIN_RUNS_OF_COUNT,
-    AlternativePattern,
-    CallMiner,
-    CallPattern,
-    GroupPatterns,
-    Pattern,
-)
+from goldspan.curation.call_patterns import AlternativePattern, CallMiner, GroupPatterns
+from goldspan.curation.draft_rules import DraftRules, relax_draft
 from goldspan.curation.request_groups import (
     SIMILARITY_THRESHOLD,
     RunGroup,
     condition_of_group,
     group_requests,
+    mask_variables,
     most_frequent_text,
 )
 from goldspan.errors import ConfigurationError
@@ -28,22 +23,17 @@ from goldspan.goldens.tool_names import tool_name_matcher
 from goldspan.model import (
     COUNTED_TOOL_KINDS,
     NO_VOCABULARY,
-    ONCE,
-    AnyOf,
     CallOrder,
-    ExpectedItem,
-    ExpectedTool,
     Golden,
-    Parallel,
     Run,
-    Times,
     ToolCall,
 )
-from goldspan.scoring import evaluate
 from goldspan.scoring.matching.slot_plan import is_forbidden
 
 DEFAULT_SUPPORT = 0.9
 DEFAULT_MIN_RUNS = 2
+_STRICTER_SIMILARITIES = (90.0, 100.0)
+"""The similarities with which a group is split if its runs have nothing in common."""
 _MAX_MINED_RUNS = 500
 """Runs of a group in which patterns are searched; the golden is verified on all runs of the group."""
 
@@ -130,8 +120,12 @@ def suggest_goldens(
     tools = {*offered, *(tool.name for run in runs for tool in run.available_tools)}
     tools |= {name for run in runs for name in run.tools_used}
     ids = _UniqueIds()
-    suggested = [(group, _suggest_golden(group, ids.of(group), options, tools)) for group in watch(large)]
-    kept = [(group, suggestion) for group, suggestion in suggested if suggestion is not None]
+    suggested = [found for group in watch(large) for found in _suggest_for_group(group, options, tools)]
+    kept = [
+        (group, replace(suggestion, golden=replace(suggestion.golden, id=ids.of(group))))
+        for group, suggestion in suggested
+        if suggestion is not None
+    ]
     small = [group for group in groups if len(group.runs) < options.min_runs]
     grouped = sum(len(group.runs) for group in groups)
     return Suggestions(
@@ -142,6 +136,23 @@ def suggest_goldens(
         runs_without_request=len(runs) - grouped,
         groups_without_rules=len(suggested) - len(kept),
     )
+
+
+def _suggest_for_group(
+    group: RunGroup, options: SuggestionOptions, tools: Iterable[str]
+) -> list[tuple[RunGroup, Suggestion | None]]:
+    """Return the suggestion for a group.
+
+    If its runs have nothing in common, or ask for several things, the group is split by more similar texts.
+    """
+    suggestion, is_mixed = _suggest_golden(group, options, tools)
+    stricter = next((each for each in _STRICTER_SIMILARITIES if each > options.similarity), None)
+    if (suggestion is not None and not is_mixed) or stricter is None or group.golden_id is not None:
+        return [(group, suggestion)]
+    stricter_options = replace(options, similarity=stricter)
+    parts = [part for part in group_requests(group.runs, stricter) if len(part.runs) >= options.min_runs]
+    found = [each for part in parts for each in _suggest_for_group(part, stricter_options, tools)]
+    return found if any(each is not None for _, each in found) else [(group, suggestion)]
 
 
 class _UniqueIds:
@@ -174,168 +185,16 @@ def _with_found(suggested: Sequence[tuple[RunGroup, Suggestion]]) -> Iterator[Su
 # --- one golden -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """The patterns of a golden, and which of them it states."""
-
-    base: Golden
-    patterns: GroupPatterns
-    runs: int
-    order: CallOrder
-    forbid: tuple[str, ...] = ()
-
-    def golden(self) -> tuple[Golden, tuple[tuple[str, ...], ...]]:
-        """Return the golden and the comments of its items."""
-        entries: list[tuple[ExpectedItem, tuple[str, ...]]] = []
-        required = self.patterns.required
-        if self.order == "any":
-            entries += map(self._entry, required)
-            entries += [(_optional_tool(pattern), self._comments(pattern)) for pattern in self.patterns.optional]
-        else:
-            for layer in self.patterns.layers:
-                entries += self._layer_entries([required[index] for index in layer])
-        items, comments = tuple(item for item, _ in entries), tuple(comments for _, comments in entries)
-        golden = replace(self.base, tools=items, order=self.order, forbid=self.forbid)
-        return golden if required or golden.write_tools is None else self._without_required(golden), comments
-
-    def _without_required(self, golden: Golden) -> Golden:
-        """Return the golden of a group without a required side effect: it forbids all but the optional ones.
-
-        A golden that requires no call fails every run that calls an unexpected tool, also one that only reads.
-        """
-        identity = tool_name_matcher(NO_VOCABULARY).tool_identity
-        allowed = {identity(ToolCall(pattern.name)) for pattern in self.patterns.optional}
-        forbidden = [name for name in golden.write_tools or () if identity(ToolCall(name)) not in allowed]
-        return replace(golden, extra="allow", forbid=tuple(sorted({*golden.forbid, *forbidden})))
-
-    def _layer_entries(self, layer: Sequence[Pattern]) -> Iterator[tuple[ExpectedItem, tuple[str, ...]]]:
-        entries = [entry for pattern in layer for entry in self._ordered_entries(pattern)]
-        if len(layer) == 1:
-            yield from entries
-        else:
-            items = tuple(item for item, _ in entries if not isinstance(item, Parallel))
-            yield (
-                Parallel(items),
-                tuple(f"{item.name}: {comment}" for item, comments in entries for comment in comments),
-            )
-
-    def _ordered_entries(self, pattern: Pattern) -> Iterator[tuple[ExpectedItem, tuple[str, ...]]]:
-        item, comments = self._entry(pattern)
-        if isinstance(pattern, AlternativePattern) or (isinstance(item, ExpectedTool) and item.times.most is not None):
-            yield item, comments
-            return
-        # In a stated order, a further call may come at another place: it must match no expectation.
-        assert isinstance(item, ExpectedTool)
-        for number in range(pattern.least):
-            yield replace(item, times=ONCE), comments if number == 0 else ()
-
-    def _entry(self, pattern: Pattern) -> tuple[ExpectedItem, tuple[str, ...]]:
-        if isinstance(pattern, CallPattern):
-            return _required_tool(pattern, self.runs), self._comments(pattern)
-        options = tuple(
-            tuple(replace(_required_tool(each, self.runs), times=ONCE) for each in option for _ in range(each.least))
-            for option in pattern.options
-        )
-        item = AnyOf(options)
-        comments = [f"one of these in {len(pattern.calls)} of {self.runs} runs"]
-        for option in pattern.options:
-            name = " + ".join(each.name for each in option)
-            comments.append(f"{name} in {len(option[0].calls)} of {self.runs} runs")
-        return item, tuple(comments)
-
-    def _comments(self, pattern: CallPattern) -> tuple[str, ...]:
-        low, high = pattern.counts[0], pattern.counts[-1]
-        times = "" if high == 1 else f", {low} times" if low == high else f", {low} to {high} times"
-        notes = [f"{name} {each.note}" for name, each in pattern.arguments.items() if each.note]
-        return (f"in {len(pattern.calls)} of {self.runs} runs{times}", *notes)
-
-    @property
-    def orders_alternatives_in_groups(self) -> bool:
-        """Whether a layer holds alternatives of several calls beside others, which no golden can state."""
-        return any(
-            len(layer) > 1
-            and isinstance(pattern, AlternativePattern)
-            and any(len(option) > 1 for option in pattern.options)
-            for layer in self.patterns.layers
-            for pattern in (self.patterns.required[index] for index in layer)
-        )
-
-    def relaxed(self) -> Iterator[_Draft]:
-        """Yield drafts that state one rule less, each accepting all runs that this one accepts."""
-        patterns = self.patterns
-        for index, pattern in enumerate(patterns.required):
-            if isinstance(pattern, CallPattern):
-                for name in pattern.arguments:
-                    kept = {key: value for key, value in pattern.arguments.items() if key != name}
-                    yield self._with_required(index, replace(pattern, arguments=kept))
-            else:
-                yield from self._without_option_arguments(index, pattern)
-        if self.order != "any":
-            yield replace(self, order="in_order" if self.order == "exact" else "any")
-        if self.order != "any":
-            return
-        for index, pattern in enumerate(patterns.required):
-            required = patterns.required[:index] + patterns.required[index + 1 :]
-            left = pattern.options if isinstance(pattern, AlternativePattern) else ((pattern,),)
-            optional = (
-                *patterns.optional,
-                *(replace(each, least=0, arguments={}) for option in left for each in option),
-            )
-            yield replace(self, patterns=GroupPatterns(required, optional, (tuple(range(len(required))),)))
-
-    def _without_option_arguments(self, index: int, pattern: AlternativePattern) -> Iterator[_Draft]:
-        if any(each.arguments for option in pattern.options for each in option):
-            options = tuple(tuple(replace(each, arguments={}) for each in option) for option in pattern.options)
-            yield self._with_required(index, AlternativePattern(options))
-
-    def _with_required(self, index: int, pattern: Pattern) -> _Draft:
-        required = list(self.patterns.required)
-        required[index] = pattern
-        return replace(self, patterns=replace(self.patterns, required=tuple(required)))
-
-    @property
-    def states_something(self) -> bool:
-        """Whether the golden can fail a run. With optional calls only, it fails runs that call another tool."""
-        has_only_optional = bool(self.patterns.optional) and not self.patterns.required
-        fails_others = self.runs >= MIN_RUNS_OF_COUNT or self.base.write_tools is not None
-        return not has_only_optional or fails_others or bool(self.forbid)
-
-
-def _required_tool(pattern: CallPattern, runs: int) -> ExpectedTool:
-    low, high = pattern.counts[0], pattern.counts[-1]
-    if low == high == pattern.least and len(pattern.calls) == runs >= MIN_RUNS_OF_COUNT:
-        times = Times(low, high)
-    else:
-        times = ONCE if pattern.least == high == 1 else Times(pattern.least, None)
-    return replace(_tool(pattern), times=times)
-
-
-def _optional_tool(pattern: CallPattern) -> ExpectedTool:
-    """Return an expectation without arguments: a call with others would be unexpected."""
-    is_repeated = pattern.counts[-1] > 1
-    return ExpectedTool(_file_name(pattern), times=Times(0, None) if is_repeated else Times(0, 1, stated=False))
-
-
-def _tool(pattern: CallPattern) -> ExpectedTool:
-    name = _file_name(pattern)
-    arguments = {key: each.expected for key, each in pattern.arguments.items()}
-    if not arguments:
-        return ExpectedTool(name)
-    match = "exact" if pattern.argument_names == frozenset(arguments) else "subset"
-    return ExpectedTool(name, arguments, match=match)  # type: ignore[arg-type]
-
-
-def _file_name(pattern: CallPattern) -> str:
-    return replace_lone_surrogates(pattern.name)
-
-
 def _suggest_golden(
-    group: RunGroup, golden_id: str, options: SuggestionOptions, tools: Iterable[str]
-) -> Suggestion | None:
-    """Return the golden of a group, or `None` if it states nothing that enough runs pass."""
+    group: RunGroup, options: SuggestionOptions, tools: Iterable[str]
+) -> tuple[Suggestion | None, bool]:
+    """Return the golden of a group, without an id, and whether the group seems to ask for several things.
+
+    It is `None` if it states nothing that enough runs pass.
+    """
     text, when = condition_of_group(group)
     text = None if text is None else replace_lone_surrogates(text)
-    base = Golden(golden_id, input=text, when=when, component=group.component)
+    base = Golden("", input=text, when=when, component=group.component)
     names = tool_name_matcher(NO_VOCABULARY)
 
     def is_relevant(call: ToolCall) -> bool:
@@ -352,12 +211,14 @@ def _suggest_golden(
     else:
         order = "exact" if patterns.only_these and not options.write_tools else "in_order"
     forbidden = _never_called(group.runs, tools) if options.forbid else ()
-    draft = _Draft(base, patterns, len(mined), order, forbidden)
+    draft = DraftRules(base, patterns, len(mined), order, forbidden)
     if draft.order != "any" and draft.orders_alternatives_in_groups:
         draft = replace(draft, order="any")
-    draft, passing = _relax(draft, group.runs, options.min_support)
+    draft, passing = relax_draft(draft, mined, options.min_support)
+    if len(mined) < len(group.runs):
+        draft, passing = relax_draft(draft, group.runs, options.min_support)
     if not draft.states_something or passing < options.min_support * len(group.runs) - 1e-9:
-        return None
+        return None, True
     golden, item_comments = draft.golden()
     total = len(group.runs)
     comments = [f"from {total} run{'s' * (total != 1)}; {passing} of {total} pass it"]
@@ -365,26 +226,22 @@ def _suggest_golden(
         comments.append("the order holds in " + ("these runs" if passing == total else "the runs that pass"))
         if called_too := [f"{each.name} in {len(each.calls)}" for each in draft.patterns.optional]:
             comments.append(f"also called: {', '.join(called_too)} of {len(mined)} runs")
-    return Suggestion(golden, total, passing, 0, tuple(comments), item_comments)
+    suggestion = Suggestion(golden, total, passing, 0, tuple(comments), item_comments)
+    return suggestion, _does_wording_decide(mined, patterns)
 
 
-def _relax(draft: _Draft, runs: Sequence[Run], min_support: float) -> tuple[_Draft, int]:
-    """Drop rules until enough runs pass: in each step the rule whose loss lets most runs pass, then the first one."""
-    failing = [run for run in runs if not _passes(run, draft)]
-    while len(runs) - len(failing) < min_support * len(runs) - 1e-9:
-        best: tuple[_Draft, list[Run]] | None = None
-        for candidate in draft.relaxed():
-            still_failing = [run for run in failing if not _passes(run, candidate)]
-            if best is None or len(still_failing) < len(best[1]):
-                best = candidate, still_failing
-        if best is None:
-            break
-        draft, failing = best
-    return draft, len(runs) - len(failing)
-
-
-def _passes(run: Run, draft: _Draft) -> bool:
-    return evaluate(run, draft.golden()[0], reasons=False).passed is True
+def _does_wording_decide(runs: Sequence[Run], patterns: GroupPatterns) -> bool:
+    """Whether runs of each wording choose the same alternative: then the wordings ask for different things."""
+    wordings = [mask_variables(run.input) for run in runs]
+    for pattern in patterns.required:
+        if isinstance(pattern, AlternativePattern):
+            options_of: dict[str, set[int]] = {}
+            for index, option in enumerate(pattern.options):
+                for position in option[0].calls:
+                    options_of.setdefault(wordings[position], set()).add(index)
+            if len(options_of) > 1 and all(len(options) == 1 for options in options_of.values()):
+                return True
+    return False
 
 
 def _never_called(runs: Sequence[Run], tools: Iterable[str]) -> tuple[str, ...]:
