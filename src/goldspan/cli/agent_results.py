@@ -13,18 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from goldspan.cli.console import (
-    escape_control_characters,
     print_warning,
     results_progress_bar,
     stderr_console,
     stdout_console,
 )
-from goldspan.cli.tables import capture_block, capture_notice, evaluation_block, legend, new_table
+from goldspan.cli.tables import capture_block, capture_notice, new_table
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean, short_repr
 from goldspan.model import NotEvaluatedRun
 from goldspan.sinks.serialization import to_json
+from goldspan.terminal.escapes import escape_control_characters
+from goldspan.terminal.evaluation_text import evaluation_block, legend
 from goldspan.testing.results import AgentResults, CaseResult
 from goldspan.testing.span_capture import span_capture
 from goldspan.testing.statistics import (

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from goldspan.cli import options
 from goldspan.cli.console import (
-    escape_control_characters,
     print_warning,
     stdout_console,
     with_known_total,
     with_progress_bar,
 )
 from goldspan.model import Run, RunUnit
+from goldspan.terminal.escapes import escape_control_characters
 
 if TYPE_CHECKING:
     from goldspan.curation.golden_diff import GoldenChange, VerdictDiff

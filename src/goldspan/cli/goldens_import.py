@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from goldspan.cli.console import escape_control_characters, print_warning, stderr_console, stdout_console
+from goldspan.cli.console import print_warning, stderr_console, stdout_console
 from goldspan.errors import ConfigurationError
+from goldspan.terminal.escapes import escape_control_characters
 
 EXAMPLES = """
 Examples:\n

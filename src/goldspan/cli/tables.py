@@ -217,7 +217,7 @@ def check_blocks(outcome: CheckOutcome) -> RenderableType:
 
     blocks: list[RenderableType] = []
     if faulty := outcome.faulty_goldens:
-        table = _new_table()
+        table = new_table()
         table.add_column("golden", max_width=_MAX_RUN_WIDTH)
         table.add_column("")
         table.add_column("reason")
@@ -232,7 +232,7 @@ def check_blocks(outcome: CheckOutcome) -> RenderableType:
     if outcome.gates:
         blocks += [_gates_table(outcome.gates), Text()]
     if outcome.baseline is not None:
-        table = _new_table()
+        table = new_table()
         table.add_column(baseline_sentence(outcome.baseline).rstrip("."))
         for heading in ("baseline", "now", "p", ""):
             table.add_column(heading, justify="right")
@@ -247,7 +247,7 @@ def check_blocks(outcome: CheckOutcome) -> RenderableType:
 
 
 def _gates_table(gates: Iterable[GateResult]) -> Table:
-    table = _new_table()
+    table = new_table()
     table.add_column("required")
     for heading in ("at least", "is", ""):
         table.add_column(heading, justify="right")
