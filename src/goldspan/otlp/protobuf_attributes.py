@@ -72,7 +72,10 @@ class LazyAttributes(Mapping[str, Any]):
                 size = len(encoded) - 2
                 # Decoding a short text here saves a third of the time of `decode_value`.
                 if 0 < size < _TWO_BYTE_LENGTH and encoded[1] == size and encoded[0] == _STRING_TAG:
-                    read[key] = encoded[2:].decode("utf-8", "replace")
+                    try:
+                        read[key] = encoded[2:].decode()
+                    except UnicodeDecodeError:
+                        read[key] = decode_value(encoded)
                 else:
                     read[key] = decode_value(encoded)
         return read
@@ -173,10 +176,13 @@ def decode_value(raw: bytes) -> Any:
     # Nine of ten values are text, and parsing a message costs more than checking the length.
     size = len(raw) - 2
     if size > 0 and raw[0] == _STRING_TAG:
-        if raw[1] == size < _TWO_BYTE_LENGTH:
-            return raw[2:].decode("utf-8", "replace")
-        if size > _TWO_BYTE_LENGTH and raw[1] >= 0x80 > raw[2] and raw[1] - 0x80 + (raw[2] << 7) == size - 1:
-            return raw[3:].decode("utf-8", "replace")
+        try:  # `decode` without arguments takes a fifth less time than with `errors="replace"`
+            if raw[1] == size < _TWO_BYTE_LENGTH:
+                return raw[2:].decode()
+            if size > _TWO_BYTE_LENGTH and raw[1] >= 0x80 > raw[2] and raw[1] - 0x80 + (raw[2] << 7) == size - 1:
+                return raw[3:].decode()
+        except UnicodeDecodeError:
+            return _decode_damaged_text(raw)
     try:
         value = AnyValue.FromString(raw)
     except ProtobufError:
