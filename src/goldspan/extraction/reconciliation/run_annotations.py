@@ -1,4 +1,4 @@
-"""Reads what a program states about its run on its spans: the golden, expected tools, metrics, texts and metadata."""
+"""Reads what a program states about its run on the spans of the run, for run assembly."""
 
 from __future__ import annotations
 
