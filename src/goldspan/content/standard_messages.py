@@ -1,7 +1,7 @@
 """Decodes messages in the JSON of OpenTelemetry's GenAI conventions in one pass, for `messages`.
 
-Most messages have this notation. Decoding them here takes a third of the time of `messages` and `parts`, which decode
-every notation and give the same result.
+Most messages have this notation. Decoding them here takes three fifths of the time of `messages` and `parts`, which
+decode every notation and give the same result.
 """
 
 from __future__ import annotations

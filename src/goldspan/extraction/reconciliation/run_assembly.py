@@ -94,10 +94,7 @@ def _run_id(trace_id: str, segment: RunSpans) -> str:
 
 
 class _SpanSummary:
-    """What a run needs to know of all its spans, collected in one pass over them.
-
-    One pass takes half the time of one for each fact.
-    """
+    """What a run needs to know of all its spans, collected in one pass over them."""
 
     __slots__ = (
         "agents",

