@@ -147,6 +147,18 @@ def test_a_live_span_has_the_kind_that_otlp_gives_it(
     assert to_span_record(span).kind == encoded.kind == otlp
 
 
+@pytest.mark.parametrize("description", [None, "no hotel"])
+def test_a_live_span_has_the_message_of_its_status(
+    install: Install, exported: Exported, description: str | None
+) -> None:
+    install(exported.processor())
+    span = trace.get_tracer("test").start_span("work")
+    span.set_status(StatusCode.ERROR, description)
+    span.end()
+    record = to_span_record(exported.spans[0])
+    assert (record.status, record.status_message) == ("error", description or "")
+
+
 def test_a_component_and_its_request_are_each_scored_on_their_own_span(scored: Exported) -> None:
     @goldspan.trace(kind="component", golden="rank")
     def ranking(question: str) -> str:
