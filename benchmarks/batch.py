@@ -30,9 +30,9 @@ import payloads
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from goldspan._garbage_collection import garbage_collection_paused
 from goldspan.cases.case_evaluation import Case
 from goldspan.cli.app import run
-from goldspan.cli.input_reading import garbage_collection_paused
 from goldspan.cli.scoring_options import ScoringOptions
 from goldspan.extraction import extract
 from goldspan.otlp.trace_files import read_records

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from goldspan._garbage_collection import garbage_collection_paused
 from goldspan.cases.case_evaluation import Case, parse_case
 from goldspan.cases.case_files import read_case_rows
 from goldspan.cli.console import (
@@ -102,6 +101,8 @@ def extract_runs(
 ) -> list[Run]:
     """Return the runs in traces as `load_runs` does, with a progress bar on a terminal."""
     attributes = golden_id_attributes or None
+    # All spans are in memory until their runs are extracted, and the extraction leaves no cycles. Collections would
+    # take a quarter of the time of `goldspan score`.
     with garbage_collection_paused():
         return extract(
             _read_with_progress(paths, on_loss),
@@ -110,22 +111,6 @@ def extract_runs(
             components=components,
             watch=with_known_total,
         )
-
-
-@contextmanager
-def garbage_collection_paused() -> Iterator[None]:
-    """Pause the collection of reference cycles, and restore its state afterwards.
-
-    All spans of a file are in memory until their runs are extracted, and repeated collections look at each of them:
-    they take a quarter of the time of `goldspan score`. The pause ends with the extraction, which leaves no cycles.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read_with_progress(paths: list[str], on_loss: OnLoss) -> Iterator[TelemetryRecord]:
