@@ -277,7 +277,7 @@ HARMLESS = {
     ExpectedTool: {"name", "server", "times", "match", "ignore", "agent"},
     Golden: {
         "id", "order", "forbid", "max_calls", "depth", "attempts", "duplicates", "extra", "mode", "threshold",
-        "thresholds", "metrics", "unknown", "write_tools", "component", "policy",
+        "thresholds", "metrics", "unknown", "write_tools", "component", "policy", "source",
     },
 }  # fmt: skip
 
