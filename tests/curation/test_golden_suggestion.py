@@ -277,6 +277,17 @@ def test_a_value_that_looks_like_a_matcher_is_compared_literally() -> None:
     assert evaluate([call("book", x="a")], suggestion.golden).passed is False
 
 
+@pytest.mark.parametrize(
+    "value",
+    [10**5000, "\ud800", {1: 2}, float("nan"), b"x", "a" * 100_000, None],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_that_are_hard_to_write_do_not_prevent_a_suggestion(value: Any) -> None:
+    runs = runs_of(*([call("book", x=each)] for each in (value, 1, value, 2, value, 3)))
+    (item,) = suggest_goldens(runs, SuggestionOptions(min_support=0.6)).items
+    assert item.golden.tools[0].name == "book"
+
+
 def test_an_argument_of_some_calls_only_is_not_expected() -> None:
     suggestion = only(runs_of([call("book", x=1)], [call("book", x=1, note="late")]))
     (tool,) = suggestion.golden.expected_calls

@@ -185,7 +185,10 @@ def _occurs_in(value: Any, request: str) -> bool:
     """Whether a text or a number is a part of the request, bounded by other characters than letters and digits."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
-    text = normalize_text(str(int(value)) if isinstance(value, float) and value.is_integer() else str(value))
+    try:
+        text = normalize_text(str(int(value)) if isinstance(value, float) and value.is_integer() else str(value))
+    except ValueError:  # Python refuses to format integers of thousands of digits
+        return False
     return bool(text) and re.search(rf"(?<!\w){re.escape(text)}(?!\w)", request) is not None
 
 
@@ -208,5 +211,8 @@ def _digest(value: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except ValueError:  # an integer of thousands of digits
+        return "a number"
     return text if len(text) <= 30 else f"{text[:29]}…"
