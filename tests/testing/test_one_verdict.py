@@ -1,4 +1,4 @@
-"""300 runs have the same evaluation in `evaluate_agent`, in the process, from a trace file and from lists of calls."""
+"""300 runs have the same evaluation in `evaluate_agent`, pytest, the process, a trace file and lists of calls."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 
 import goldspan
 from goldspan import read_results
+from goldspan.testing.results import AgentResults
 from support.verdict_cases import CASES
 
 RUNNABLE = [
@@ -23,27 +24,16 @@ RUNNABLE = [
 ]
 TRIALS = -(-300 // len(RUNNABLE))
 
-PROGRAM = """
-import json, sys, time
+AGENT = """
+import json, time
 from pathlib import Path
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Status, StatusCode
-import goldspan
-from goldspan.sinks.serialization import evaluation_document, to_json
 
-calls, trials = json.loads(Path("calls.json").read_text()), int(sys.argv[1])
-live, exporter, provider = [], InMemorySpanExporter(), TracerProvider()
-provider.add_span_processor(
-    goldspan.ScoringProcessor("goldens.yaml", then=SimpleSpanProcessor(exporter), sinks=[live.append])
-)
-trace.set_tracer_provider(provider)
-tracer = trace.get_tracer("an agent")
+calls = json.loads(Path("calls.json").read_text())
 
 def agent(text, golden):
+    tracer = trace.get_tracer("an agent")
     with tracer.start_as_current_span("agent", attributes={"gen_ai.operation.name": "invoke_agent"}):
         answer = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "Done."}]}])
         attributes = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": answer}
@@ -58,11 +48,38 @@ def agent(text, golden):
                 span.set_status(Status(StatusCode.ERROR, call["error"]))
             span.end()
             time.sleep(0.0001)  # the order of calls is that of their times
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+import goldspan
+from app import agent
+from goldspan.sinks.serialization import evaluation_document, to_json
 
+live, exporter, provider = [], InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(
+    goldspan.ScoringProcessor("goldens.yaml", then=SimpleSpanProcessor(exporter), sinks=[live.append])
+)
+trace.set_tracer_provider(provider)
+trials = int(sys.argv[1])
 goldspan.evaluate_agent(agent, "goldens.yaml", trials=trials, results="results.jsonl", keep_arguments=True)
 provider.force_flush()
 Path("live.jsonl").write_text("".join(to_json(evaluation_document(each)) + "\\n" for each in live))
 Path("traces.pb").write_bytes(encode_spans(exporter.get_finished_spans()).SerializeToString())
+"""
+TESTS = """
+import pytest
+from app import agent
+
+@pytest.mark.parametrize("trial", range({trials}))
+@pytest.mark.goldens("goldens.yaml")
+def test_agent(golden_case, trial):
+    agent(golden_case.input, golden_case.golden)
 """
 
 
@@ -74,6 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = yaml.safe_dump({"tools": declared, "goldens": goldens}, allow_unicode=True)
     (folder / "goldens.yaml").write_text(document, encoding="utf-8")
     (folder / "calls.json").write_text(json.dumps({case.id: case.calls for case in RUNNABLE}), encoding="utf-8")
+    (folder / "app.py").write_text(AGENT, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(TRIALS)],
         cwd=folder,
@@ -108,6 +126,26 @@ def test_the_evaluations_of_the_agent_the_process_and_the_file_are_equal_field_b
     scored = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", check=True)
     assert of_agent == live
     assert of_agent == by_run(scored.stdout)
+
+
+def test_the_evaluations_of_the_agent_and_of_pytest_are_equal_field_by_field(folder: Path) -> None:
+    (folder / "test_agent.py").write_text(TESTS.format(trials=TRIALS), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--goldspan-report", "out"]
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder)], cwd=folder, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    of_agent, under_test = read_results(folder / "results.jsonl"), read_results(folder / "out" / "results.jsonl")
+    assert by_trial(under_test) == by_trial(of_agent)
+
+
+def by_trial(results: AgentResults) -> dict[tuple[str, int], dict[str, Any]]:
+    """The evaluations without the ids of their traces, which are new each time."""
+    of_trace = {"run_id", "trace_ids", "span_id"}
+    return {
+        case.key: {name: value for name, value in (case.evaluation or {}).items() if name not in of_trace}
+        for case in results.cases
+    }
 
 
 def test_the_evaluations_of_the_agent_and_of_lists_of_calls_are_equal(folder: Path) -> None:
