@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.test_commands import GOLDENS, TRACES, Goldspan, goldspan
-
-__all__ = ["goldspan"]  # a fixture
+from cli.test_commands import GOLDENS, TRACES
+from support.command_line import Goldspan
 
 BOOK = {"name": "book", "arguments": {"n": 1}}
 PASSED: dict[str, Any] = {"tools_called": [BOOK], "expected_tools": [BOOK]}

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from cli.test_commands import GOLDENS, TRACES, Goldspan, goldspan, in_its_own_process
+from cli.test_commands import GOLDENS, TRACES, in_its_own_process
+from support.command_line import Goldspan
 from support.page_server import store_in
-
-__all__ = ["goldspan"]  # a fixture
 
 CASES = [
     {"id": "one", "input": "Book it", "tools_called": [{"name": "book", "arguments": {"n": 1}}],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.test_commands import Goldspan, goldspan  # noqa: F401 - a fixture
 
 from goldspan import ToolCall, evaluate
 from goldspan.cli.options import find_store_file, store_file
@@ -13,6 +12,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.gateway.server import STORE_FILE
 from goldspan.model import Run
 from goldspan.store import open_store
+from support.command_line import Goldspan
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def test_a_path_without_a_store_is_an_error_that_names_the_file(tmp_path: Path, 
     assert find_store_file(tmp_path / name) is None
 
 
-def test_export_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_export_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:
     result = goldspan("export", folder, tmp_path / "runs.csv")
     assert (result.status, result.err) == (0, f"1 run written to {tmp_path / 'runs.csv'}\n")
 
 
-def test_report_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path) -> None:  # noqa: F811
+def test_report_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path) -> None:
     result = goldspan("report", folder, "--markdown", "-")
     assert (result.status, "1 run: 1 passed" in result.out) == (0, True)

@@ -1,10 +1,15 @@
-"""Runs a command of `goldspan` in the process of the test."""
+"""Runs a command of `goldspan` in the process of the test: a fixture for the `conftest.py` of a folder."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
+
+from goldspan.cli.app import run
 
 
 class CommandResult(NamedTuple):
@@ -25,3 +30,15 @@ class CommandResult(NamedTuple):
 
 Goldspan = Callable[..., CommandResult]
 """Runs a command with these arguments."""
+
+
+@pytest.fixture
+def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
+    """Run a command in this process."""
+
+    def command(*arguments: object) -> CommandResult:
+        monkeypatch.setattr(sys, "argv", ["goldspan", *map(str, arguments)])
+        status = run()
+        return CommandResult(status, *capsys.readouterr())
+
+    return command

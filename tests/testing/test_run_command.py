@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_commands import Goldspan, goldspan
 from goldspan import GoldspanError, Run, evaluate, load_goldens, read_results
 from goldspan.cli import agent_results
 from goldspan.cli.agent_results import exit_despite_hanging_agents, filter_goldens
 from goldspan.testing.agent_calls import load_agent
 from goldspan.testing.span_capture import span_capture
-
-__all__ = ["goldspan"]  # a fixture
+from support.command_line import Goldspan
 
 BOT = """
 import asyncio, sys, time

@@ -1,4 +1,4 @@
-"""`goldspan check`: decides whether the results of `goldspan run` or of pytest are good enough to merge."""
+"""`goldspan check`: decides whether the results of an agent are good enough to merge."""
 
 from __future__ import annotations
 

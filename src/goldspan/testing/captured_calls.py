@@ -1,4 +1,4 @@
-"""Captures the tools that a block of a program calls, for tests and for programs that run an agent themselves."""
+"""Captures the tools that a block of a program calls, for tests and for other programs."""
 
 from __future__ import annotations
 

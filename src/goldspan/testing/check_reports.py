@@ -1,4 +1,4 @@
-"""Writes the outcome of `goldspan check` as JSON, JUnit XML, GitHub annotations and Markdown, for CI systems."""
+"""Writes the outcome of `goldspan check` as JSON, JUnit XML, GitHub annotations and Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds scores to the reports of tests, colours their messages, and writes the results, for the pytest plugin.
+"""Adds scores to the reports of tests, and writes the results, for the pytest plugin.
 
 With pytest-xdist the workers run the tests, and one process prints and writes. What it needs travels with each report.
 """

@@ -58,7 +58,7 @@ class MetricDifference:
     is_regression: bool = False
 
 
-class GoldenChange(NamedTuple):
+class TrialCountChange(NamedTuple):
     """A golden of which the share of passed trials changed."""
 
     golden_id: str
@@ -79,8 +79,8 @@ class BaselineComparison:
     verdicts: VerdictDifference | None
     """`None`: no shared golden has a verdict in both builds."""
     metrics: tuple[MetricDifference, ...]
-    worse: tuple[GoldenChange, ...]
-    better: tuple[GoldenChange, ...]
+    worse: tuple[TrialCountChange, ...]
+    better: tuple[TrialCountChange, ...]
 
     @property
     def is_regression(self) -> bool:
@@ -118,7 +118,7 @@ def compare_with_baseline(
         raise ResultsError(
             "The results and the baseline have no unchanged golden in common; make a new baseline from these results."
         )
-    changes = [_golden_change(golden_id, before[golden_id], after[golden_id]) for golden_id in shared]
+    changes = [_trial_count_change(golden_id, before[golden_id], after[golden_id]) for golden_id in shared]
     judged = [change for change in changes if change.baseline.trials and change.current.trials]
     verdicts = _verdict_difference(judged) if judged else None
     metrics = [
@@ -159,8 +159,8 @@ def _is_changed(before: Sequence[CaseResult], after: Sequence[CaseResult]) -> bo
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def _golden_change(golden_id: str, before: Iterable[CaseResult], after: Iterable[CaseResult]) -> GoldenChange:
-    return GoldenChange(golden_id, _trial_count(before), _trial_count(after))
+def _trial_count_change(golden_id: str, before: Iterable[CaseResult], after: Iterable[CaseResult]) -> TrialCountChange:
+    return TrialCountChange(golden_id, _trial_count(before), _trial_count(after))
 
 
 def _trial_count(cases: Iterable[CaseResult]) -> TrialCount:
@@ -168,7 +168,7 @@ def _trial_count(cases: Iterable[CaseResult]) -> TrialCount:
     return TrialCount(sum(verdicts), len(verdicts))
 
 
-def _verdict_difference(changes: Sequence[GoldenChange]) -> VerdictDifference:
+def _verdict_difference(changes: Sequence[TrialCountChange]) -> VerdictDifference:
     return VerdictDifference(
         baseline_rate=math.fsum(change.baseline.rate for change in changes) / len(changes),
         current_rate=math.fsum(change.current.rate for change in changes) / len(changes),
