@@ -3,8 +3,8 @@
 As a program: `python tests/support/docs_examples.py PAGE`. The language of a fenced block determines what happens:
 
 - `python`: the block is executed; the blocks of a page share one namespace.
-- `console`: each `$ goldspan ...` is run in a shell, and its output must equal the text that the block shows below it.
-  A shown `...` matches any text in its line, or any lines if it is alone in a line. Other commands are not run.
+- `console`: each `$ goldspan ...` and `$ pytest ...` is run in a shell, and its output must equal the text that the
+  block shows below it. A shown `...` matches any text in its line, or any lines if it is alone in a line. Other commands are not run.
 
 An HTML comment directly above a block controls it:
 
@@ -154,7 +154,7 @@ def _run_console(block: Block, where: str) -> str:
     output = ""
     for command in commands(block.text):
         line = _SAME_COMMAND.get(command.text, command.text)
-        if not line.startswith("goldspan "):
+        if not line.startswith(("goldspan ", "pytest ")):
             continue
         done = subprocess.run(
             line, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
