@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from goldspan.content import messages
@@ -52,6 +53,12 @@ class FromJson:
         return f"`{self.attribute}`"
 
 
+@lru_cache(maxsize=1024)
+def _has_prefix(names: frozenset[str], prefix: str) -> bool:
+    """Whether one of the names has the prefix. Cached, because attribute names repeat from span to span."""
+    return any(name.startswith(prefix) for name in names)
+
+
 @dataclass(frozen=True, slots=True)
 class FromFlattened:
     """Reads messages that are flattened into numbered attributes: `{prefix}.{number}.{message_key}.{field}`."""
@@ -65,7 +72,7 @@ class FromFlattened:
 
     def is_present(self, span: SpanRecord) -> bool:
         """Whether the span has an attribute with the prefix."""
-        return any(key.startswith(self.prefix) for key in span.attributes)
+        return _has_prefix(span.attribute_names(), self.prefix)
 
     def has_no_tool_calls(self, span: SpanRecord) -> bool:
         """Whether it is certain, without parsing, that the messages contain no tool call and no tool result."""
