@@ -217,6 +217,16 @@ def test_a_row_keeps_its_filtered_call_if_a_hook_removed_the_calls_of_the_run(ev
     assert len(called) == len(RUN.tool_calls)
 
 
+def test_the_run_of_the_comparison_is_filtered_if_a_hook_removed_calls_of_the_run_only(evaluation: Evaluation) -> None:
+    shortened = replace(evaluation, run=replace(evaluation.run, tool_calls=evaluation.run.tool_calls[:1]))
+    copy = ArgumentFilter(texts=False)(shortened)
+    assert [call.name for call in copy.run.tool_calls] == ["book"]
+    assert [call.name for call in copy.comparison.run.tool_calls] == [call.name for call in RUN.tool_calls]
+    called = {row.called_at: row.called for row in copy.comparison.rows if row.called is not None}
+    assert all(called[at] is call for at, call in enumerate(copy.comparison.run.tool_calls))
+    assert [text for text in texts(copy) if SECRET in text or SHOWN in text] == []
+
+
 def test_list_items_are_addressed_by_the_path_of_their_list() -> None:
     call = ToolCall("book", arguments={"rooms": [{"beds": 2, "guest": SECRET}, 3], "a.b": SECRET})
     copy = ArgumentFilter({"book": ["rooms.beds", "a"]})(evaluate(Run("r", tool_calls=(call,)), None))

@@ -105,7 +105,8 @@ class ArgumentFilter:
         golden = evaluation.golden and self._golden_of(evaluation.golden)
         match = evaluation.match and replace(evaluation.match, golden=self._golden_of(evaluation.match.golden))
         comparison = evaluation.comparison
-        row = partial(self._redact_row, before=comparison.run, after=run)
+        compared = run if comparison.run is evaluation.run else self._redact_run(comparison.run)
+        row = partial(self._redact_row, before=comparison.run, after=compared)
         rows = tuple(map(row, comparison.rows))
         by_others = tuple([(row(due), row(made)) for due, made in comparison.wrong_agent_pairs])
         copy = replace(
@@ -113,7 +114,7 @@ class ArgumentFilter:
             run=run,
             golden=golden,
             match=match,
-            comparison=Comparison(golden, rows, run, comparison.approximation_reason, by_others),
+            comparison=Comparison(golden, rows, compared, comparison.approximation_reason, by_others),
             scores=tuple(map(_redact_score, evaluation.scores)),
         )
         # The digest covers the visible values and the verdict: runs that differ only in hidden values can have
@@ -157,7 +158,7 @@ class ArgumentFilter:
     # --- comparisons --------------------------------------------------------------------------------------------------
 
     def _redact_row(self, row: ComparisonRow, before: Run, after: Run) -> ComparisonRow:
-        """Returns a redacted row that refers to the same call object as the redacted run."""
+        """Returns a redacted row that refers to the same call object as the redacted run of the comparison."""
         called, at = row.called, row.called_at
         if called is not None:
             same = at is not None and at < len(before.tool_calls) and before.tool_calls[at] is called
