@@ -177,9 +177,10 @@ def find_unknowns(comparison: Comparison, golden: Golden) -> Iterator[Requiremen
     """Yield each requirement of the golden that the telemetry does not decide."""
     if golden.policy:
         return
-    rows = call_correctness.matched_rows(comparison)
+    rows: Sequence[ComparisonRow] = call_correctness.matched_rows(comparison)
     if _states_only_arguments(golden):
-        rows = tuple([row for row in rows if row.agreement is not FULL_AGREEMENT])
+        # Arguments that differ in values that could be compared are known.
+        rows = [row for row in rows if row.agreement is not FULL_AGREEMENT and not has_differences(row.agreement)]
     names = tool_name_matcher(golden.vocabulary) if rows else None
     for row in rows:
         expected, called = row.expected, row.called
