@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goldspan.goldens.schema.golden_parser import parse_expected_tools
@@ -190,6 +190,58 @@ def without_calls(run: Run) -> Run:
     return replace(run, tool_calls=(), health=Health(calls_invisible=True))
 
 
+_CALL_WITH_RESULT = Run("r", agent="main", tool_calls=(ToolCall("b", result=0), ToolCall("a")))
+"""A run in which the result of a call was captured and its arguments were not."""
+
+_STATING_CONTENT = ExpectedTool("b", arguments={"x": 0}, result=0)
+_STATING_AGENT = ExpectedTool("b", arguments={"x": 0}, agent="main")
+
+
+def _two_readings(other: ExpectedTool = _STATING_CONTENT) -> Golden:
+    """A golden with two optional expectations that a call of `b` can match: only one states content."""
+    optional = Times(0, 1)
+    tools = (ExpectedTool("a"), ExpectedTool("b", times=optional), replace(other, times=optional))
+    return Golden("g", tools=tools)
+
+
+def _two_trajectories(other: ExpectedTool = _STATING_CONTENT) -> Golden:
+    """A golden with two trajectories that the calls of `b` and `a` can match: only one states content."""
+    return Golden("g", tools=(AnyOf(((other, ExpectedTool("a")), (ExpectedTool("b"), ExpectedTool("a")))),))
+
+
+def _alternatives(other: ExpectedTool = _STATING_CONTENT) -> Golden:
+    """A golden with an expectation that has two alternatives: only one states content."""
+    return Golden("g", tools=(AnyOf(((other,), (ExpectedTool("b"),))), ExpectedTool("a")))
+
+
+@pytest.mark.parametrize("golden_of", [_two_readings, _two_trajectories, _alternatives])
+@pytest.mark.parametrize(
+    ("other", "call"),
+    [
+        pytest.param(_STATING_CONTENT, ToolCall("b", result=0), id="arguments"),
+        pytest.param(_STATING_CONTENT, ToolCall("b", arguments={"x": 0}), id="result"),
+        pytest.param(_STATING_AGENT, ToolCall("b", arguments={"x": 0}), id="agent"),
+    ],
+)
+def test_a_run_passes_if_a_call_certainly_matches_one_of_two_expectations(
+    golden_of: Callable[[ExpectedTool], Golden], other: ExpectedTool, call: ToolCall
+) -> None:
+    run = Run("r", agent="main", tool_calls=(call, ToolCall("a")))
+    result = evaluate(run, golden_of(other))
+    assert result.passed is True, result.reason
+    assert result.undetermined == ()
+
+
+@pytest.mark.parametrize("golden_of", [_two_readings, _two_trajectories, _alternatives])
+def test_a_call_matches_the_expectation_that_states_more_if_all_of_it_agrees(
+    golden_of: Callable[[], Golden],
+) -> None:
+    run = Run("r", agent="main", tool_calls=(ToolCall("b", arguments={"x": 0}, result=0), ToolCall("a")))
+    result = evaluate(run, golden_of())
+    assert result.passed is True
+    assert any(row.agreement is not None and row.result_agreement is not None for row in result.comparison.rows)
+
+
 @pytest.mark.parametrize(
     "drop",
     [
@@ -201,6 +253,8 @@ def without_calls(run: Run) -> Run:
     ],
 )
 @given(run=runs(), golden=goldens())
+@example(run=_CALL_WITH_RESULT, golden=_two_readings())
+@example(run=_CALL_WITH_RESULT, golden=_two_trajectories())
 def test_missing_data_makes_no_run_pass_or_fail(drop: Callable[[Run], Run], run: Run, golden: Golden) -> None:
     before, after = evaluate(run, golden).passed, evaluate(drop(run), golden).passed
     if before is not True:

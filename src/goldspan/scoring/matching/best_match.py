@@ -23,6 +23,7 @@ from goldspan.scoring.matching.match_costs import (
     compare_pair,
     mismatch_of_pair,
     mismatch_of_shares,
+    unknown_count,
 )
 from goldspan.scoring.matching.slot_plan import ContentKey, GoldenPlans, SlotPairs, SlotPlan
 from goldspan.scoring.matching.weighted_match import weighted_match
@@ -317,7 +318,8 @@ class _PlanScore(NamedTuple):
     required: int
     """The number of required slots with a call."""
     faults: tuple[int, ...]
-    """The mismatch of the pairs, negated: of all pairs, and of those of required slots."""
+    """The disagreement, the unknown parts and the other mismatch of the pairs, negated: of all pairs, and of those of
+    required slots."""
 
 
 _PlanChoice: TypeAlias = tuple[int, ...]
@@ -347,7 +349,7 @@ def best_pairing(
 
     def tried(ways: _PlanChoice) -> tuple[_PlanScore, Pairing]:
         pairing = paired(plans.plan(ways))
-        return _plan_score(pairing, calls, order), pairing
+        return _plan_score(pairing, calls, order, plans.names), pairing
 
     most = max(_MIN_PLANS, _MAX_PLACES // (len(calls) + len(plans.first_plan.slots) + 1))
     choices = [range(len(ways)) for ways in plans.trajectories]
@@ -374,11 +376,11 @@ def _hill_climb(try_plan: _TryPlan, choices: Sequence[Sequence[int]], most: int)
     return best
 
 
-def _plan_score(pairing: Pairing, calls: PositionedCalls, order: CallOrder) -> _PlanScore:
+def _plan_score(pairing: Pairing, calls: PositionedCalls, order: CallOrder, names: ToolNameMatcher) -> _PlanScore:
     asked = sum(slot.required for slot in pairing.plan.slots)
     required = [row for row in pairing.rows.values() if row.verdict == "paired"]
     met = sum(order == "any" or row.in_order is True for row in required)
-    against = [_total_mismatch(rows) for rows in (pairing.rows.values(), required)]
+    against = [_total_faults(rows, names) for rows in (pairing.rows.values(), required)]
     return _PlanScore(
         met_share=Fraction(met, asked) if asked else Fraction(1),
         unexpected=len(pairing.rows) - len(calls),
@@ -388,9 +390,17 @@ def _plan_score(pairing: Pairing, calls: PositionedCalls, order: CallOrder) -> _
     )
 
 
-def _total_mismatch(rows: Iterable[ComparisonRow]) -> Sequence[int]:
-    found = [mismatch_of_shares(_share_or_none(row.agreement), _share_or_none(row.result_agreement)) for row in rows]
-    return [sum(column) for column in zip(*found, strict=True)] if found else Mismatch(0, 0, 0, 0)
+def _total_faults(rows: Iterable[ComparisonRow], names: ToolNameMatcher) -> Sequence[int]:
+    """Returns the sums of the disagreement of pairs, of their unknown parts, and of the rest of their mismatch."""
+    totals = [0] * (1 + len(Mismatch._fields))
+    for row in rows:
+        mismatch = mismatch_of_shares(_share_or_none(row.agreement), _share_or_none(row.result_agreement))
+        unknown = 0
+        if isinstance(row.expected, ExpectedTool) and row.called is not None:
+            unknown = unknown_count(row.expected, row.called, names)
+        faults = mismatch.disagreement, unknown, *mismatch[1:]
+        totals = [total + fault for total, fault in zip(totals, faults, strict=True)]
+    return totals
 
 
 def _share_or_none(found: Agreement | None) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from goldspan.content.tools import fold_name
@@ -91,18 +90,24 @@ def _best_candidate(
     found = [
         (
             mismatch_of_pair(tool, call, schemas),
-            _unknown_count(tool, call, names),
+            unknown_count(tool, call, names),
             name_distance(tool, call, names),
             tool,
         )
         for tool in tools
     ]
-    return min(found, key=itemgetter(0, 1, 2)) if len(found) > 1 else found[0]
+    return min(found, key=_preference) if len(found) > 1 else found[0]
 
 
-def _unknown_count(tool: ExpectedTool, call: ToolCall, names: ToolNameMatcher) -> int:
-    """Returns the number of stated parts that were not captured for a call. Of two calls that agree equally well, the
-    one with fewer unknown parts is preferred: the run then passes for certain."""
+def _preference(found: tuple[Mismatch, int, int, ExpectedTool]) -> tuple[int, int, Mismatch, int]:
+    """Returns the criteria that choose an alternative, in the sequence of the digits of a cost: less is better."""
+    mismatch, unknown, distance, _ = found
+    return mismatch.disagreement, unknown, mismatch, distance
+
+
+def unknown_count(tool: ExpectedTool, call: ToolCall, names: ToolNameMatcher) -> int:
+    """Returns the number of stated parts that were not captured for a call. Of two pairs that disagree equally, the
+    one with fewer unknown parts is preferred, even if fewer parts agree: the run then passes for certain."""
     return (
         (tool.arguments is not None and call.arguments is None)
         + (tool.result is not ABSENT and call.result is None)
@@ -126,8 +131,8 @@ class PairCosts:
     """Computes the costs of pairs as integers whose digits are criteria. The first digit has the greatest weight.
 
     The digits are: whether the slot is optional; whether the call is one of the `FailedCalls`; the disagreement of
-    arguments and results, and how many could not be compared; the same for arguments only and for required slots only;
-    the number of stated parts that are not known; the name distance; whether the call failed.
+    arguments and results; the number of stated parts that are not known; how many arguments and results could not be
+    compared; the same for arguments only and for required slots only; the name distance; whether the call failed.
     Without `compare_values`, arguments and results are not compared.
     """
 
@@ -249,12 +254,12 @@ class PairCosts:
         else:
             mismatch, unknown = Mismatch(0, 0, 0, 0), 0
             distance = min(name_distance(tool, call, self._names) for tool in candidate_tools(slot, call, self._names))
-        cost = mismatch.disagreement * few + mismatch.unknown
+        cost = (mismatch.disagreement * few + unknown) * few + mismatch.unknown
         cost = cost * many**3 + mismatch.arguments_disagreement * many**2
         cost = (cost + slot.required * (mismatch.disagreement * many + mismatch.arguments_disagreement)) * few**3
         cost += mismatch.arguments_unknown * few**2
         cost += slot.required * (mismatch.unknown * few + mismatch.arguments_unknown)
-        cost = ((cost * few + unknown) * few + distance) * few + (call.error is not None)
+        cost = (cost * few + distance) * few + (call.error is not None)
         cost += self._failed * (position in self._failures.all)
         return cost if slot.required else cost + self._optional
 
