@@ -193,6 +193,31 @@ def without_calls(run: Run) -> Run:
 _CALL_WITH_RESULT = Run("r", agent="main", tool_calls=(ToolCall("b", result=0), ToolCall("a")))
 """A run in which the result of a call was captured and its arguments were not."""
 
+_FAILED_ATTEMPTS = Run(
+    "r",
+    tool_calls=tuple(ToolCall("a", arguments=arguments, error="timeout") for arguments in (None, None, {"x": 0})),
+)
+"""Failed calls of which one, two or three count: each may retry an earlier one."""
+
+_TWO_CALLS = Golden("g", tools=(ExpectedTool("a", times=Times(2, 2)),))
+
+
+@pytest.mark.parametrize(
+    "run", [_FAILED_ATTEMPTS, replace(_FAILED_ATTEMPTS, tool_calls=(ToolCall("a", error="x"),) * 3)]
+)
+def test_a_run_is_not_evaluated_if_it_may_have_too_few_too_many_or_enough_calls(run: Run) -> None:
+    result = evaluate(run, _TWO_CALLS)
+    assert result.passed is None
+    assert result.broken == ()
+    assert "were not captured" in result.reason or "not known" in result.reason
+
+
+def test_a_run_fails_if_it_has_too_many_calls_under_every_assumption() -> None:
+    run = replace(_FAILED_ATTEMPTS, tool_calls=(*_FAILED_ATTEMPTS.tool_calls, ToolCall("b"), ToolCall("b")))
+    golden = Golden("g", tools=(ExpectedTool("b", times=Times(1, 1)), ExpectedTool("a", times=Times(1, 3))))
+    assert evaluate(run, golden).passed is False
+
+
 _STATING_CONTENT = ExpectedTool("b", arguments={"x": 0}, result=0)
 _STATING_AGENT = ExpectedTool("b", arguments={"x": 0}, agent="main")
 
@@ -255,6 +280,7 @@ def test_a_call_matches_the_expectation_that_states_more_if_all_of_it_agrees(
 @given(run=runs(), golden=goldens())
 @example(run=_CALL_WITH_RESULT, golden=_two_readings())
 @example(run=_CALL_WITH_RESULT, golden=_two_trajectories())
+@example(run=_FAILED_ATTEMPTS, golden=_TWO_CALLS)
 def test_missing_data_makes_no_run_pass_or_fail(drop: Callable[[Run], Run], run: Run, golden: Golden) -> None:
     before, after = evaluate(run, golden).passed, evaluate(drop(run), golden).passed
     if before is not True:
