@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
@@ -95,6 +95,7 @@ def test_an_evaluation_submitted_repeatedly_is_stored_once(store: SqliteStore) -
 
 
 @given(st.lists(evaluations(), max_size=12))
+@example([evaluate(RUN, GOLDEN)] * 3)
 def test_a_batch_is_stored_like_its_evaluations_one_by_one(stored: list[Evaluation]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("batch.db", "single.db")]

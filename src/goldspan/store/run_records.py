@@ -329,12 +329,12 @@ def write_records(connection: sqlite3.Connection, records: Iterable[RunRecord], 
             index_rows.add(record, added.lastrowid, record.time_ns)
             continue
         run, time_ns, revision = connection.execute(_FIND_RUN, (record.run_id,)).fetchone()
-        if connection.execute(_INSERT_EVALUATION, (key + 1, run, *content)).rowcount > 0:
-            key += 1
-            if record.revision >= revision:
-                connection.execute(_UPDATE_RUN, (key, *record.run_columns, run))
-                index_rows.delete(run)
-                index_rows.add(record, run, time_ns)
+        key += 1  # SQLite counts the key as used even if the evaluation is ignored
+        is_new = connection.execute(_INSERT_EVALUATION, (key, run, *content)).rowcount > 0
+        if is_new and record.revision >= revision:
+            connection.execute(_UPDATE_RUN, (key, *record.run_columns, run))
+            index_rows.delete(run)
+            index_rows.add(record, run, time_ns)
     index_rows.insert()
 
 
