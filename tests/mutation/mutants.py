@@ -47,6 +47,8 @@ MODULES = (
     "goldspan/capture/processor.py",
     "goldspan/judge/judge_session.py",
 )
+_WITHOUT_PLUGIN = ["-p", "no:goldspan"]
+"""pytest would load the plugin of the installed goldspan, which the examined project need not contain."""
 IGNORED = (
     ".git",
     ".venv",
@@ -171,7 +173,8 @@ class Workspace:
             return None
         chosen = self.folder / "chosen-tests.txt"
         chosen.write_text("\n".join(test.name for test in tests), encoding="utf-8")
-        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile", profile]
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", *_WITHOUT_PLUGIN]
+        options += ["--hypothesis-profile", profile]
         limit = 60 + 5 * sum(test.seconds for test in tests) * (10 if profile == "ci" else 1)
         status, output = self.pytest(["-m", "pytest", *options, f"@{chosen}"], limit, PYTHONDONTWRITEBYTECODE="1")
         if status == 0:
@@ -195,6 +198,7 @@ def make_map(workspace: Workspace, files: Iterable[str], jobs: int, suite: Seque
     settings.write_text("\n".join(["[run]", *options, f"data_file = {times / 'lines'}", f"include = {include}"]))
     coverage = ["-m", "coverage", "run", f"--rcfile={settings}"]
     tests = ["-m", "pytest", "-q", "--tb=short", "-n", str(jobs), "--dist", "loadfile", "-p", "mutation.line_map"]
+    tests += _WITHOUT_PLUGIN
     status, output = workspace.pytest(
         [*coverage, *tests, "--hypothesis-profile", "default", *suite], **{FOLDER: str(times)}
     )

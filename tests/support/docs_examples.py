@@ -4,7 +4,8 @@ As a program: `python tests/support/docs_examples.py PAGE`. The language of a fe
 
 - `python`: the block is executed; the blocks of a page share one namespace.
 - `console`: each `$ goldspan ...` and `$ pytest ...` is run in a shell, and its output must equal the text that the
-  block shows below it. A shown `...` matches any text in its line, or any lines if it is alone in a line. Other commands are not run.
+  block shows below it. A shown `...` matches any text in its line, or any lines if it is alone in a line. Other
+  commands are not run.
 
 An HTML comment directly above a block controls it:
 

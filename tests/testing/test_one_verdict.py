@@ -128,6 +128,7 @@ def test_the_evaluations_of_the_agent_the_process_and_the_file_are_equal_field_b
     assert of_agent == by_run(scored.stdout)
 
 
+@pytest.mark.e2e
 def test_the_evaluations_of_the_agent_and_of_pytest_are_equal_field_by_field(folder: Path) -> None:
     (folder / "test_agent.py").write_text(TESTS.format(trials=TRIALS), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--goldspan-report", "out"]

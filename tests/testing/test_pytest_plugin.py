@@ -143,6 +143,7 @@ def test_an_agent_that_raises_fails_its_test_with_its_own_traceback(project: pyt
     result.stdout.fnmatch_lines(["E*ValueError: no such hotel"])
 
 
+@pytest.mark.e2e
 def test_an_assertion_of_the_test_itself_fails_it_as_usual(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""
@@ -188,6 +189,7 @@ def test_threads_keep_to_their_test(project: pytest.Pytester) -> None:
     run(project).assert_outcomes(passed=1, failed=1)
 
 
+@pytest.mark.e2e
 def test_async_tests_of_anyio_are_evaluated(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""
@@ -209,6 +211,7 @@ def test_async_tests_of_anyio_are_evaluated(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["Expected refund was not called."])
 
 
+@pytest.mark.e2e
 def test_a_skipped_test_has_no_case(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""

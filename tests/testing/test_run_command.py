@@ -286,6 +286,7 @@ def agent(request):
 """
 
 
+@pytest.mark.e2e
 def test_an_agent_that_hangs_in_a_thread_pool_does_not_keep_the_command_from_exiting() -> None:
     Path("hanging.py").write_text(HANGING)
     process = start("hanging:agent", "-g", "goldens.yaml", "--timeout", "0.2", "--fail-under", "passed=1")
