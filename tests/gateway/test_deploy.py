@@ -26,7 +26,7 @@ from support.docs_examples import ROOT
 from support.gateway_process import eventually, free_port, serving
 
 DEPLOY = ROOT / "deploy"
-FILES = sorted(DEPLOY.iterdir())
+FILES = sorted(file for file in DEPLOY.iterdir() if file.is_file())
 
 
 def text_of(name: str) -> str:
