@@ -107,7 +107,7 @@ def test_closing_the_iterator_cancels_pending_requests():
         started = time.monotonic()
         left.close()
         assert time.monotonic() - started < 10
-        eventually(lambda: not model._open or all(each.is_abandoned() for each in model._open), "requests stay open")
+        eventually(lambda: all(each.is_abandoned() for each in tuple(model._open)), "requests stay open")
     assert len(model.requests) == 5
     assert (judge.usage.requests, judge.usage.judged, judge.usage.failed) == (5, 1, 0)
 
