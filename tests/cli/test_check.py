@@ -105,6 +105,26 @@ def test_cases_that_were_not_evaluated_count_as_failed_in_ci(
     assert goldspan("check", results, "--no-fail-on-unknown").status == 0
 
 
+def test_a_build_that_could_not_be_evaluated_is_not_as_good_as_its_baseline(
+    goldspan: Goldspan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"g{number}" for number in range(20)]
+    baseline = write_results(tmp_path / "main.jsonl", [plain_case(name) for name in names])
+    current = write_results(tmp_path / "new.jsonl", [plain_case(name, "not_evaluated") for name in names])
+    unknown = goldspan("check", current, "--baseline", baseline)
+    assert unknown.status == 1
+    assert "No golden has a verdict in both builds" in unknown.out
+    partly = [plain_case(name, "not_evaluated" if name < "g15" else "passed") for name in names]
+    current = write_results(tmp_path / "partly.jsonl", partly)
+    assert goldspan("check", current, "--baseline", baseline).status == 0
+    monkeypatch.setenv("CI", "false")
+    assert goldspan("check", current, "--baseline", baseline).status == 0
+    monkeypatch.setenv("CI", "true")
+    failed = goldspan("check", current, "--baseline", baseline)
+    assert failed.status == 1
+    assert "The pass rate fell from 1.0000" in failed.out
+
+
 def test_errors_of_the_agent_fail_the_check_unless_they_are_allowed(goldspan: Goldspan, tmp_path: Path) -> None:
     results = write_results(tmp_path / "results.jsonl", [plain_case("a"), plain_case("b", "error")])
     assert goldspan("check", results, "--fail-under", "passed=0.5").status == 1

@@ -12,8 +12,8 @@ from goldspan.testing.results import AgentResults
 from support.case_results import plain_case, results_of, verdict_cases
 
 
-def check_one(results: AgentResults, gate: Gate, *, count_not_evaluated: bool = False) -> tuple[float | None, bool]:
-    (result,) = check_gates(results, [gate], count_not_evaluated=count_not_evaluated)
+def check_one(results: AgentResults, gate: Gate, *, is_strict: bool = False) -> tuple[float | None, bool]:
+    (result,) = check_gates(results, [gate], is_strict=is_strict)
     return result.value, result.is_met
 
 
@@ -51,13 +51,26 @@ def test_the_pass_rate_counts_errors_as_failed_and_leaves_out_what_was_not_evalu
     results = results_of(cases)
     assert check_one(results, Gate("passed", 0.66)) == (pytest.approx(2 / 3), True)
     assert check_one(results, Gate("passed", 0.67)) == (pytest.approx(2 / 3), False)
-    assert check_one(results, Gate("passed", 0.6), count_not_evaluated=True) == (0.5, False)
+    assert check_one(results, Gate("passed", 0.6), is_strict=True) == (0.5, False)
 
 
 def test_a_value_that_is_not_known_meets_no_gate() -> None:
     results = results_of([plain_case("a", "not_evaluated", tool_recall=None)])
     assert check_one(results, Gate("passed", 0.0)) == (None, False)
     assert check_one(results, Gate("tool_recall", 0.0)) == (None, False)
+
+
+def test_a_metric_that_could_not_be_evaluated_in_a_case_has_no_value_if_the_check_is_strict() -> None:
+    cases = [plain_case("a", tool_recall=1.0), plain_case("b", "not_evaluated", tool_recall=None)]
+    assert check_one(results_of(cases), Gate("tool_recall", 0.9)) == (1.0, True)
+    assert check_one(results_of(cases), Gate("tool_recall", 0.9), is_strict=True) == (None, False)
+    evaluated = [cases[0], plain_case("b", "not_evaluated", tool_recall=0.8)]
+    assert check_one(results_of(evaluated), Gate("tool_recall", 0.9), is_strict=True) == (0.9, True)
+
+
+def test_a_metric_that_a_golden_does_not_ask_for_may_have_no_value() -> None:
+    cases = [plain_case("a", tool_recall=1.0), plain_case("b", tool_recall=None)]
+    assert check_one(results_of(cases), Gate("tool_recall", 0.9), is_strict=True) == (1.0, True)
 
 
 def test_a_gate_measures_the_cases_of_its_tag_or_golden() -> None:

@@ -38,7 +38,6 @@ from goldspan.testing.statistics import (
     task_pass_hat_k,
 )
 
-_PASS_RATE = "passed"
 _ERROR_MARKS = {"error": "error", "timeout": "timed out"}
 _OUTCOME_WORDS = {"passed": "passed", "failed": "failed", "error": "raised", "timeout": "timed out",
                   "not_evaluated": "not evaluated"}  # fmt: skip
@@ -85,16 +84,6 @@ def filter_goldens(goldens: Goldens, ids: Sequence[str] | None, tags: Sequence[s
 def trial_gates(trials: int) -> list[str]:
     """Return the names that a gate on several trials can use: `pass^2`, `pass@2`."""
     return [f"pass{sign}{k}" for k in range(1, trials + 1) for sign in "^@"] if trials > 1 else []
-
-
-def gate_value(results: AgentResults, name: str) -> float | None:
-    """Return the value that a gate limits: the pass rate, a statistic of trials, or the mean of a metric."""
-    if name == _PASS_RATE:
-        return results.pass_rate
-    for sign, statistic in (("^", results.pass_hat_k), ("@", results.pass_at_k)):
-        if name.startswith(f"pass{sign}"):
-            return statistic(int(name.removeprefix(f"pass{sign}")))
-    return results.mean(name)
 
 
 def not_evaluated_cases(results: AgentResults) -> list[NotEvaluatedRun]:
@@ -217,10 +206,7 @@ def _metrics_table(results: AgentResults) -> Table:
     table = new_table()
     for heading, justify in (("metric", "left"), ("mean", "right"), ("cases", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    names = dict.fromkeys(
-        score["metric"] for case in results.cases for score in (case.evaluation or {}).get("scores", ())
-    )
-    for name in names:
+    for name in results.metric_names:
         values = [value for case in results.cases if (value := case.score(name)) is not None]
         if values:
             table.add_row(escape_control_characters(name), f"{sum(values) / len(values):.4f}", str(len(values)))

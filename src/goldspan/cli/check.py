@@ -117,8 +117,9 @@ def check(
 
     Exit status: 0 if they are, 1 if not, 2 if a file cannot be read or an option is wrong.
     """
+    from goldspan.cli.scoring_options import is_ci
     from goldspan.testing.check_reports import CheckOutcome, junit_xml, markdown_summary
-    from goldspan.testing.gates import check_gates
+    from goldspan.testing.gates import check_gates, count_unknown_as_failed
     from goldspan.testing.regressions import compare_with_baseline
     from goldspan.testing.results import read_results
 
@@ -128,15 +129,15 @@ def check(
     current = _comparable(read_results(results), str(results), rescore=rescore, goldens=goldens)
     if not current.cases:
         raise ConfigurationError(f"{results}: holds no cases")
-    is_strict = bool(os.environ.get("CI")) if fail_on_unknown is None else fail_on_unknown
+    is_strict = is_ci() if fail_on_unknown is None else fail_on_unknown
     outcome = CheckOutcome(
         results=current,
-        gates=check_gates(current, gates, count_not_evaluated=is_strict),
+        gates=check_gates(current, gates, is_strict=is_strict),
         baseline=None
         if baseline is None
         else compare_with_baseline(
             _comparable(read_results(baseline), str(baseline), rescore=rescore, goldens=goldens),
-            current,
+            count_unknown_as_failed(current) if is_strict else current,
             tolerance=tolerance,
             significance=significance,
         ),

@@ -140,7 +140,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
     report.print_summary(found, results)
     is_met = scoring_options.Gates(gates, fail_on_unknown).are_met(
-        lambda name: agent_results.gate_value(found, name),
+        found.value_of,
         sum(case.passed is not None for case in found.cases),
         agent_results.not_evaluated_cases(found),
     )

@@ -68,7 +68,7 @@ class Gates:
         `evaluated` is the number of runs that passed or failed; `not_evaluated` are the runs with a golden that did
         neither.
         """
-        strict = _is_ci() if self.fail_on_not_evaluated is None else self.fail_on_not_evaluated
+        strict = is_ci() if self.fail_on_not_evaluated is None else self.fail_on_not_evaluated
         counted = list(not_evaluated) if strict else []
         unmet = [
             reason
@@ -118,7 +118,8 @@ def _run_count(number: int) -> str:
     return f"{number} run{'s' * (number != 1)}"
 
 
-def _is_ci() -> bool:
+def is_ci() -> bool:
+    """Whether the variable CI is set, as CI systems do."""
     return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no", "off")
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
 
 from goldspan.model.rendering import Table, TextSpan, render_markdown, truncate
-from goldspan.testing.gates import GateResult, metric_names
+from goldspan.testing.gates import GateResult
 from goldspan.testing.regressions import BaselineComparison
 from goldspan.testing.results import AgentResults, CaseResult
 
@@ -29,7 +30,7 @@ class CheckOutcome:
     fails_on_errors: bool = True
     """Whether a case in which the agent raised or timed out fails the check."""
 
-    @property
+    @cached_property
     def failures(self) -> list[str]:
         """What fails the check, one sentence each; empty: the check passed."""
         found = [_gate_sentence(result) for result in self.gates if not result.is_met]
@@ -44,7 +45,7 @@ class CheckOutcome:
         """Whether nothing fails the check."""
         return not self.failures
 
-    @property
+    @cached_property
     def faulty_goldens(self) -> list[FaultyGolden]:
         """The goldens with a trial that did not pass, and those that got worse, in the order of the results."""
         worse = {change.golden_id for change in self.baseline.worse} if self.baseline else frozenset()
@@ -91,7 +92,9 @@ def _gate_sentence(result: GateResult) -> str:
 
 def _regression_sentences(baseline: BaselineComparison) -> Iterator[str]:
     verdicts = baseline.verdicts
-    if verdicts is not None and verdicts.is_regression:
+    if verdicts is None:
+        yield "No golden has a verdict in both builds, so nothing shows that this one is not worse."
+    elif verdicts.is_regression:
         yield (
             f"The pass rate fell from {verdicts.baseline_rate:.4f} to {verdicts.current_rate:.4f} "
             f"({verdicts.worse} goldens worse, {verdicts.better} better; p = {verdicts.p_value:.2g})."
@@ -115,7 +118,7 @@ def check_document(outcome: CheckOutcome) -> dict[str, Any]:
         "failures": outcome.failures,
         "cases": dict(results.counts),
         "pass_rate": results.pass_rate,
-        "metrics": {metric: results.mean(metric) for metric in metric_names(results)},
+        "metrics": {metric: results.mean(metric) for metric in results.metric_names},
         "gates": [
             {**asdict(each.gate), "value": each.value, "cases": each.cases, "met": each.is_met}
             for each in outcome.gates

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import did_you_mean
-from goldspan.testing.results import AgentResults, CaseResult
+from goldspan.testing.results import PASS_RATE, TRIAL_STATISTIC, AgentResults, CaseResult
 
-PASS_RATE = "passed"
-"""The name of the pass rate among the metrics."""
-
-_TRIAL_STATISTIC = re.compile(r"pass(?P<kind>\^|@)(?P<k>[1-9]\d{0,3})")
-"""`pass^3`: all of three trials pass; `pass@3`: at least one of them passes."""
 _TOLERANCE = 1e-9
 """A value meets its minimum down to this difference, as a score meets its threshold."""
 
@@ -76,29 +71,40 @@ def _parse_gate(text: str, option: str, scope: GateScope) -> Gate:
     return Gate(metric.strip(), minimum, scope, name.strip())
 
 
-def check_gates(results: AgentResults, gates: Iterable[Gate], *, count_not_evaluated: bool = False) -> list[GateResult]:
+def check_gates(results: AgentResults, gates: Iterable[Gate], *, is_strict: bool = False) -> list[GateResult]:
     """Measure each gate.
 
     Args:
         results: The cases.
         gates: The required values.
-        count_not_evaluated: Whether cases without a verdict count as failed in pass rates.
+        is_strict: Whether cases that could not be evaluated meet no gate: they count as failed in rates, and a metric
+            that could not be evaluated in one of them has no value.
 
     Raises:
         ConfigurationError: A gate names a metric, a tag or a golden that no case has.
     """
-    if count_not_evaluated:
-        results = replace(results, cases=tuple(_without_unknown(case) for case in results.cases))
-    return [_check_gate(results, gate) for gate in gates]
+    return [_check_gate(results, gate, is_strict) for gate in gates]
 
 
-def _without_unknown(case: CaseResult) -> CaseResult:
-    return replace(case, outcome="failed") if case.outcome == "not_evaluated" else case
+def count_unknown_as_failed(results: AgentResults) -> AgentResults:
+    """Return the results with cases that could not be evaluated as failed ones."""
+    cases = (replace(case, outcome="failed") if case.outcome == "not_evaluated" else case for case in results.cases)
+    return replace(results, cases=tuple(cases))
 
 
-def _check_gate(results: AgentResults, gate: Gate) -> GateResult:
+def _check_gate(results: AgentResults, gate: Gate, is_strict: bool) -> GateResult:
     part = replace(results, cases=tuple(_cases_in_scope(results, gate)))
-    return GateResult(gate, _measure(part, results, gate), len(part.cases))
+    _require_known_metric(results, gate)
+    if is_strict and any(_is_unknown(case, gate.metric) for case in part.cases):
+        return GateResult(gate, None, len(part.cases))
+    counted = count_unknown_as_failed(part) if is_strict else part
+    return GateResult(gate, counted.value_of(gate.metric), len(part.cases))
+
+
+def _is_unknown(case: CaseResult, metric: str) -> bool:
+    """Whether a metric could not be evaluated in a case without a verdict."""
+    scores = case.evaluation["scores"] if case.passed is None and case.evaluation is not None else ()
+    return any(score["metric"] == metric and score["value"] is None for score in scores)
 
 
 def _cases_in_scope(results: AgentResults, gate: Gate) -> Iterable[CaseResult]:
@@ -120,32 +126,14 @@ def _id_of(case: CaseResult) -> Collection[str]:
     return (case.golden_id,)
 
 
-def _measure(part: AgentResults, results: AgentResults, gate: Gate) -> float | None:
-    if gate.metric == PASS_RATE:
-        return part.pass_rate
-    if statistic := _TRIAL_STATISTIC.fullmatch(gate.metric):
+def _require_known_metric(results: AgentResults, gate: Gate) -> None:
+    if statistic := TRIAL_STATISTIC.fullmatch(gate.metric):
         k = int(statistic["k"])
-        if all(count.trials < k for count in results.trial_counts.values()):
+        if max(Counter(case.golden_id for case in results.cases).values(), default=0) < k:
             raise ConfigurationError(f"{gate.metric} needs {k} trials of a golden; run the agent with --trials {k}.")
-        return part.pass_hat_k(k) if statistic["kind"] == "^" else part.pass_at_k(k)
-    known = metric_names(results)
-    if gate.metric not in known:
-        raise ConfigurationError(
-            f"No case has the metric {gate.metric!r}.{_hint(gate.metric, [PASS_RATE, 'pass^K', 'pass@K', *known])}"
-        )
-    return part.mean(gate.metric)
-
-
-def metric_names(results: AgentResults) -> list[str]:
-    """Return the metrics of the cases, in the order in which they were computed."""
-    return list(
-        dict.fromkeys(
-            score["metric"]
-            for case in results.cases
-            if case.evaluation is not None
-            for score in case.evaluation["scores"]
-        )
-    )
+    elif gate.metric not in (known := [PASS_RATE, *results.metric_names]):
+        names = [PASS_RATE, "pass^K", "pass@K", *known[1:]]
+        raise ConfigurationError(f"No case has the metric {gate.metric!r}.{_hint(gate.metric, names)}")
 
 
 def _hint(name: str, known: Collection[str]) -> str:

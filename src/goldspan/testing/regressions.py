@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from goldspan.errors import ResultsError
-from goldspan.testing.gates import metric_names
 from goldspan.testing.results import AgentResults, CaseResult
 from goldspan.testing.statistics import Interval, TrialCount, paired_bootstrap
 
@@ -123,7 +122,7 @@ def compare_with_baseline(
     verdicts = _verdict_difference(judged) if judged else None
     metrics = [
         found
-        for metric in metric_names(current)
+        for metric in current.metric_names
         if (found := _metric_difference(metric, [(before[each], after[each]) for each in shared], tolerance))
     ]
     p_values = {each.metric: each.p_value for each in metrics if each.p_value is not None}

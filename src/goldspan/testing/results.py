@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import warnings
 from collections import Counter
@@ -35,6 +36,11 @@ Outcome = Literal["passed", "failed", "not_evaluated", "error", "timeout"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 UNFINISHED_OUTCOMES: frozenset[Outcome] = frozenset({"error", "timeout"})
 """The outcomes of cases that a resumed run repeats."""
+
+PASS_RATE = "passed"
+"""The name of the pass rate among the metrics."""
+TRIAL_STATISTIC = re.compile(r"pass(?P<kind>\^|@)(?P<k>[1-9]\d{0,3})")
+"""`pass^3`: all of three trials pass; `pass@3`: at least one of them passes."""
 
 _MAX_MESSAGE_LENGTH = 2000
 _RUN_KEYS_OF_EVALUATION = ("unit", "run_id", "trace_ids", "span_id", "health")
@@ -227,6 +233,21 @@ class AgentResults:
         """Return the mean of a metric over the cases that have a value; `None` if none has."""
         values = [value for case in self.cases if (value := case.score(metric)) is not None]
         return sum(values) / len(values) if values else None
+
+    def value_of(self, name: str) -> float | None:
+        """Return what a gate can limit: the pass rate `passed`, `pass^K`, `pass@K`, or the mean of a metric."""
+        if name == PASS_RATE:
+            return self.pass_rate
+        if statistic := TRIAL_STATISTIC.fullmatch(name):
+            k = int(statistic["k"])
+            return self.pass_hat_k(k) if statistic["kind"] == "^" else self.pass_at_k(k)
+        return self.mean(name)
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The metrics of the cases, in the order in which they were computed."""
+        evaluations = [case.evaluation for case in self.cases if case.evaluation is not None]
+        return list(dict.fromkeys(score["metric"] for evaluation in evaluations for score in evaluation["scores"]))
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
