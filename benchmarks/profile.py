@@ -35,6 +35,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "read and merge calls": (
         "goldspan.extraction.observed_calls",
         "goldspan.extraction.reconciliation.call_reconciliation",
+        "goldspan.extraction.reconciliation.call_index",
         "goldspan.extraction.reconciliation.call_registry",
     ),
     "assemble and check runs": ("goldspan.extraction.reconciliation", "goldspan.model"),

@@ -11,14 +11,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from goldspan.content import values
 from goldspan.content.envelopes import CallArguments, CallResult
 from goldspan.content.parts import RequestedCall
-from goldspan.content.tools import fold_name, is_same_name, server_prefix, undecorate
+from goldspan.content.tools import is_same_name, server_prefix
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.model_turns import ModelTurn
 from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode, end_of
-from goldspan.model import ABSENT, CallOutcome, SpanRecord, ToolCall, ToolDefinition, ToolKind, fast_constructor
+from goldspan.model import ABSENT, CallOutcome, SpanRecord, ToolKind
 
 _NUMBER_PARTS = re.compile(r"[0-9]{1,18}|[^0-9]+")
 _AWAITABLE_REPR = re.compile(r"<(?:coroutine|generator|async_generator) object ")
@@ -27,8 +26,6 @@ _MAX_OPEN_CALLS = 64
 """How many of the latest calls are checked for the one that encloses a span without its parent."""
 _MAX_ARGUMENT_DEPTH = 50
 """The depth to which arguments are compared: a difference below it is ignored."""
-_MAX_OVERLAP_DISTANCE = 256
-"""The maximum distance, in the order of a run's calls, of two calls that are compared for overlap."""
 T = TypeVar("T")
 
 
@@ -245,7 +242,7 @@ def executed_calls(nodes: Iterable[SpanNode]) -> list[ObservedCall]:
     # Only after all spans are merged: until then, the longest span determines the end of a call.
     for known, seen in sibling_pairs:
         known.shorten_to(seen)
-    return _in_order(calls)
+    return in_order(calls)
 
 
 def call_from_span(node: SpanNode) -> ObservedCall:
@@ -304,46 +301,14 @@ def _is_called_agent(node: SpanNode) -> bool:
     return any(above.role == "agent" for above in node.ancestors())
 
 
-def _in_order(calls: list[ObservedCall]) -> list[ObservedCall]:
+def in_order(calls: list[ObservedCall]) -> list[ObservedCall]:
+    """Returns the calls in their order."""
     return sorted(calls, key=lambda call: call.sort_key) if len(calls) > 1 else calls
 
 
 def raw_value(value: Any) -> RawValue | None:
     """Wraps a value from a message; `None` if the message has none."""
     return None if value is ABSENT or value is None else RawValue(value)
-
-
-def build_tool_calls(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
-    """Builds the tool calls of a run in order, and finds the calls that ran at the same time.
-
-    The schemas of the offered tools provide names for unnamed arguments. A server that one call names also applies to
-    other calls whose name has its prefix. Each call is compared only with the nearest calls in order.
-    """
-    servers = frozenset([call.server for call in calls if call.server])
-    ordered = _in_order(calls)
-    schemas = _schemas_by_name(ordered, offered)
-    concurrent: list[list[int]] = [[] for _ in ordered]
-    for first, call in enumerate(ordered):
-        horizon = call.start_ns if call.end_ns is None else call.end_ns
-        for second in range(first + 1, min(first + _MAX_OVERLAP_DISTANCE, len(ordered))):
-            start = ordered[second].start_ns
-            if call.start_ns is not None and (horizon is None or start is None or start > horizon):
-                break
-            if call.overlaps(ordered[second]):
-                concurrent[first].append(second)
-                concurrent[second].append(first)
-    return tuple(
-        [
-            _build_tool_call(call, schemas, servers, tuple(sorted(others)) if others else ())
-            for call, others in zip(ordered, concurrent, strict=True)
-        ]
-    )
-
-
-def _schemas_by_name(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> dict[str, ToolDefinition]:
-    """The offered tools by name; none if the arguments of all calls have names, as is usual."""
-    are_named = all(call.arguments is None or isinstance(call.arguments.value, dict) for call in calls)
-    return {} if are_named else {fold_name(tool.name): tool for tool in offered}
 
 
 def span_error(span: SpanRecord) -> str | None:
@@ -423,42 +388,3 @@ def _nested(one: ObservedCall, other: ObservedCall) -> bool:
     if one.node is None or other.node is None:
         return False
     return one.node.contains(other.node) or other.node.contains(one.node)
-
-
-_ToolCall = fast_constructor(ToolCall)
-
-
-def _build_tool_call(
-    call: ObservedCall,
-    offered: Mapping[str, ToolDefinition],
-    servers: frozenset[str],
-    concurrent_with: tuple[int, ...],
-) -> ToolCall:
-    name, server = undecorate(call.name)
-    if servers and server is None and call.server is None:
-        server = undecorate(call.name, servers)[1]
-    definition = offered.get(fold_name(call.name)) if offered else None
-    parameters = definition.parameters if definition is not None else None
-    arguments, raw_arguments = (None, None) if call.arguments is None else call.arguments.named_arguments(parameters)
-    result = None if call.result is None else call.result.value
-    error = call.error or ("error" if call.outcome == "error" else None)
-    has_ended = call.node is not None or call.result is not None
-    return _ToolCall(
-        name=name,
-        raw_name=call.name,
-        server=call.server or server,
-        arguments=arguments,
-        raw_arguments=raw_arguments,
-        result=result,
-        error=error,
-        error_guess=values.guess_error(result) if error is None else None,
-        outcome=call.outcome or ("error" if error is not None else "ok" if has_ended else None),
-        call_id=call.call_id or None,
-        kind=call.kind,
-        evidence="executed" if call.node is not None else "requested",
-        agent=call.agent,
-        span_id=call.node.span.span_id if call.node is not None else None,
-        start_ns=call.start_ns,
-        end_ns=call.end_ns,
-        concurrent_with=concurrent_with,
-    )

@@ -6,13 +6,13 @@ as requested; its result is in the next input of the model.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from goldspan.content import values
 from goldspan.content.parts import Message, ToolResult
-from goldspan.content.tools import fold_name, handoff_target
+from goldspan.content.tools import fold_name, handoff_target, undecorate
 from goldspan.conventions.span_facts import REQUEST_ROLES, RawValue
 from goldspan.extraction.model_turns import (
     ModelTurn,
@@ -23,12 +23,14 @@ from goldspan.extraction.model_turns import (
     history_may_contain_calls,
     last_turns,
 )
-from goldspan.extraction.observed_calls import ObservedCall, build_tool_calls, call_from_span, executed_calls
+from goldspan.extraction.observed_calls import ObservedCall, call_from_span, executed_calls, in_order
 from goldspan.extraction.reconciliation.call_registry import CallRegistry
 from goldspan.extraction.reconciliation.run_checks import Contradictions, enclosing_call, find_contradictions
 from goldspan.extraction.span_tree import SpanNode
-from goldspan.model import ToolCall, ToolDefinition
+from goldspan.model import ToolCall, ToolDefinition, fast_constructor
 
+_MAX_OVERLAP_DISTANCE = 256
+"""The maximum distance, in the order of a run's calls, of two calls that are compared for overlap."""
 _NO_CONTRADICTIONS = Contradictions()
 _History: TypeAlias = tuple[SpanNode, Sequence[Message]]
 """A message history, and the span that contains it."""
@@ -253,3 +255,78 @@ def _mark_agents_by_text(calls: list[ObservedCall], turns: list[ModelTurn]) -> N
                     named.add(text)
                     for inner in (inner for turn in started for inner in calls_by_turn.get(turn, ())):
                         inner.agent = inner.agent or call.name
+
+
+# --- the tool calls of the run ----------------------------------------------------------------------------------------
+
+
+def build_tool_calls(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> tuple[ToolCall, ...]:
+    """Builds the tool calls of a run in order, and finds the calls that ran at the same time.
+
+    The schemas of the offered tools provide names for unnamed arguments. A server that one call names also applies to
+    other calls whose name has its prefix. Each call is compared only with the nearest calls in order.
+    """
+    servers = frozenset([call.server for call in calls if call.server])
+    ordered = in_order(calls)
+    schemas = _schemas_by_name(ordered, offered)
+    concurrent: list[list[int]] = [[] for _ in ordered]
+    for first, call in enumerate(ordered):
+        horizon = call.start_ns if call.end_ns is None else call.end_ns
+        for second in range(first + 1, min(first + _MAX_OVERLAP_DISTANCE, len(ordered))):
+            start = ordered[second].start_ns
+            if call.start_ns is not None and (horizon is None or start is None or start > horizon):
+                break
+            if call.overlaps(ordered[second]):
+                concurrent[first].append(second)
+                concurrent[second].append(first)
+    return tuple(
+        [
+            _build_tool_call(call, schemas, servers, tuple(sorted(others)) if others else ())
+            for call, others in zip(ordered, concurrent, strict=True)
+        ]
+    )
+
+
+def _schemas_by_name(calls: list[ObservedCall], offered: Iterable[ToolDefinition]) -> dict[str, ToolDefinition]:
+    """The offered tools by name; none if the arguments of all calls have names, as is usual."""
+    are_named = all(call.arguments is None or isinstance(call.arguments.value, dict) for call in calls)
+    return {} if are_named else {fold_name(tool.name): tool for tool in offered}
+
+
+_ToolCall = fast_constructor(ToolCall)
+
+
+def _build_tool_call(
+    call: ObservedCall,
+    offered: Mapping[str, ToolDefinition],
+    servers: frozenset[str],
+    concurrent_with: tuple[int, ...],
+) -> ToolCall:
+    name, server = undecorate(call.name)
+    if servers and server is None and call.server is None:
+        server = undecorate(call.name, servers)[1]
+    definition = offered.get(fold_name(call.name)) if offered else None
+    parameters = definition.parameters if definition is not None else None
+    arguments, raw_arguments = (None, None) if call.arguments is None else call.arguments.named_arguments(parameters)
+    result = None if call.result is None else call.result.value
+    error = call.error or ("error" if call.outcome == "error" else None)
+    has_ended = call.node is not None or call.result is not None
+    return _ToolCall(
+        name=name,
+        raw_name=call.name,
+        server=call.server or server,
+        arguments=arguments,
+        raw_arguments=raw_arguments,
+        result=result,
+        error=error,
+        error_guess=values.guess_error(result) if error is None else None,
+        outcome=call.outcome or ("error" if error is not None else "ok" if has_ended else None),
+        call_id=call.call_id or None,
+        kind=call.kind,
+        evidence="executed" if call.node is not None else "requested",
+        agent=call.agent,
+        span_id=call.node.span.span_id if call.node is not None else None,
+        start_ns=call.start_ns,
+        end_ns=call.end_ns,
+        concurrent_with=concurrent_with,
+    )
