@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from goldspan import Goldens, Run, ToolCall, evaluate, load_goldens
-from goldspan.cli.app import run
 from goldspan.store import open_store
+from support.command_line import CommandResult, Goldspan
 
 ROOT = Path(__file__).parent.parent.parent
 TRACES = ROOT / "examples" / "traces.jsonl"
 GOLDENS = ROOT / "examples" / "goldens.yaml"
 
 
-class CommandResult(NamedTuple):
-    """The exit status and the output of a command."""
-
-    status: int
-    out: str
-    err: str
-
-
-Goldspan = Callable[..., CommandResult]
-
-
 @pytest.fixture
-def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
-    """Run a command in this process."""
-
-    def command(*arguments: object) -> CommandResult:
-        monkeypatch.setattr(sys, "argv", ["goldspan", "goldens", *map(str, arguments)])
-        status = run()
-        return CommandResult(status, *capsys.readouterr())
-
-    return command
+def goldspan(goldspan: Goldspan) -> Goldspan:
+    """Run a command of `goldspan goldens` in this process."""
+    return partial(goldspan, "goldens")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ BENCHMARK = ROOT / "benchmarks" / "gateway.py"
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_the_benchmark_prints_the_cost_of_a_span_beside_parsing_and_the_budget() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARK, "--rounds", "1", "--spans", "512", "--sustained", "0", "--payload", "A"],

@@ -89,9 +89,9 @@ def _endpoint(address: str, how: str) -> str:
 
 NEEDS_NODE = [
     pytest.mark.needs("node"),
-    pytest.mark.skipif(not is_built("node"), reason="for want of node's environment: make recipes"),
+    pytest.mark.skipif(not is_built("node"), reason="node needs its environment: make recipes"),
 ]
-NEEDS_ROTEL = pytest.mark.skipif(not is_built("rotel"), reason="for want of rotel's environment: make recipes")
+NEEDS_ROTEL = pytest.mark.skipif(not is_built("rotel"), reason="rotel needs its environment: make recipes")
 
 CLIENTS = [
     pytest.param(python_http, http_relay, id="Python over HTTP"),

@@ -30,7 +30,7 @@ SMALL = {
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(sys.platform != "linux", reason="for want of Linux, where files of another process can be bounded")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds the files of another process")
 def test_a_full_disk_is_answered_503_and_the_gateway_resumes_when_there_is_space(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     draw = random.Random(1)

@@ -542,7 +542,7 @@ def test_port_0_selects_one_free_port_for_all_addresses_of_a_name() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost", "::1", "::"])
 def test_the_server_listens_on_ipv4_and_ipv6_addresses_and_on_names(open_doors: OpenDoors, host: str) -> None:
     if ":" in host and not _has_ipv6():
-        pytest.skip("for want of IPv6")
+        pytest.skip("this machine has no IPv6")
     receivers = open_doors(host=host)
     asked = "::1" if ":" in host else "127.0.0.1"
     wire = Wire(receivers.http.port, asked)

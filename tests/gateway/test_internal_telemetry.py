@@ -87,7 +87,7 @@ def test_every_counter_is_exported_under_its_prometheus_name(tmp_path: Path) -> 
 
 def test_the_metrics_include_cpu_time_memory_and_open_files(tmp_path: Path) -> None:
     if not Path("/proc/self/stat").exists():
-        pytest.skip("for want of /proc")
+        pytest.skip("this system has no /proc")
     gateway = of_worker(tmp_path)
     found = samples(gateway.render()[0])
     assert found["process_resident_memory_bytes", "0"] > 1_000_000

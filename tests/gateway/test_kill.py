@@ -235,7 +235,7 @@ def _print_figures(what: str, behind: BackEnd, tallies: list[Tally], seconds: li
     arrived = behind.bodies["/v1/traces"]
     print(
         f"\n{what}: killed {len(seconds)} times; {acknowledged} requests acknowledged, "
-        f"{sum(tally.again for tally in tallies)} sent again for want of an answer (answers: {dict(answers)}); "
+        f"{sum(tally.again for tally in tallies)} sent again because no answer came (answers: {dict(answers)}); "
         f"{sum(len(tally.whole) for tally in tallies)} whole runs; {len(arrived)} requests forwarded, "
         f"{len(arrived) - len(_hashes(arrived))} of them again; the back end did not take {behind.refused}; "
         f"ready again after {max(seconds):.1f} s at most",

@@ -49,7 +49,7 @@ def test_the_document_is_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(not is_built("schemathesis"), reason="for want of schemathesis's environment: make recipes")
+@pytest.mark.skipif(not is_built("schemathesis"), reason="schemathesis needs its environment: make recipes")
 def test_responses_to_generated_requests_conform_to_the_document(tmp_path: Path) -> None:
     """All checks but one: a schema cannot express which parameters require each other, so valid ones may be refused."""
     with open_store(tmp_path / "goldspan.db") as store, serving(ApiServer(store, Goldens())) as running_api:

@@ -21,7 +21,7 @@ from recipes.environments import is_built, python_of
 
 pytestmark = [
     pytest.mark.skipif(not is_built("servers"), reason="the environment of servers is missing: make recipes"),
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="for want of fork"),
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
 ]
 
 AGENT = """

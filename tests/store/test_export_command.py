@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from goldspan import ExpectedTool, Golden, Run, ToolCall, evaluate
-from goldspan.cli.app import run
 from goldspan.store import open_store
+from support.command_line import Goldspan
+from support.command_line import goldspan as goldspan  # a fixture
 
 GOLDEN = Golden("refund", threshold=1, tools=(ExpectedTool("find_order"), ExpectedTool("refund")))
 HOUR = 3600 * 10**9
-
-
-class CommandOutput(NamedTuple):
-    """The output of a command and its exit status."""
-
-    status: int
-    out: str
-    err: str
-
-
-Goldspan = Callable[..., CommandOutput]
-
-
-@pytest.fixture
-def goldspan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Goldspan:
-    """Run a command in this process."""
-
-    def command(*arguments: object) -> CommandOutput:
-        monkeypatch.setattr(sys, "argv", ["goldspan", *map(str, arguments)])
-        status = run()
-        return CommandOutput(status, *capsys.readouterr())
-
-    return command
 
 
 @pytest.fixture

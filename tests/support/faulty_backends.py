@@ -6,6 +6,7 @@ import gzip
 import ssl
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -65,7 +66,7 @@ class Request:
 Behaviour = Callable[[Request], Answer]
 
 
-class BackEnd:
+class BackEnd(ABC):
     """Keeps the received and the accepted requests. The answers are those of `script`, then those of `behave`."""
 
     scheme = ""
@@ -96,13 +97,13 @@ class BackEnd:
                 self.taken.append(request)
         return answer
 
+    @abstractmethod
     def start(self) -> None:
         """Listen, on the same port as before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> None:
         """Stop listening, and close all connections."""
-        raise NotImplementedError
 
 
 class _Server(ThreadingHTTPServer):

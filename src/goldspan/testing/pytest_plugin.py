@@ -6,8 +6,9 @@ test uses it. PYTEST_DONT_REWRITE: it has no assertions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -93,7 +94,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add scores, and what the process that prints the report needs, to the report of a test."""
     report = yield
-    if call.when == "call" and "goldspan.testing.captured_calls" in _loaded_modules():
+    if call.when == "call" and "goldspan.testing.captured_calls" in sys.modules:
         from goldspan.testing.pytest_reports import describe_test
 
         describe_test(item, call, report)
@@ -107,9 +108,3 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         from goldspan.testing.pytest_reports import show_failure_text
 
         show_failure_text(report)
-
-
-def _loaded_modules() -> dict[str, Any]:
-    import sys
-
-    return sys.modules
