@@ -2,7 +2,8 @@
 
 - ``assertions``: asserts inside any test that an agent called the expected tools.
 - ``captured_calls``: captures the tools that a block of a program calls.
-- ``pytest_plugin``, ``pytest_cases``, ``pytest_reports``: the pytest plugin, its tests of goldens, and its reports.
+- ``pytest_cases``, ``pytest_reports``: the tests of goldens and the reports of the pytest plugin, which is the module
+  ``pytest_goldspan`` beside the package.
 - ``agent_cases``: `goldspan.evaluate_agent` runs an agent on the input of each golden.
 - ``agent_calls``: loads an agent by name, and calls it with a time limit.
 - ``span_capture``: captures the spans of each case alone, and builds its run.
@@ -13,5 +14,5 @@
 - ``check_reports``: the outcome of a check as JSON, JUnit XML, GitHub annotations and Markdown.
 - ``statistics``: pass^k, pass@k, intervals, and tests that compare two builds.
 
-The package imports none of its modules, because pytest imports it in every project that has goldspan installed.
+The package imports none of its modules, so that a program loads only what it uses.
 """

@@ -1,7 +1,8 @@
 """The pytest plugin: one test for each golden, and fixtures that capture the tools a test calls.
 
-pytest imports this module in every project that has goldspan installed, so it imports the rest of goldspan only when a
-test uses it. PYTEST_DONT_REWRITE: it has no assertions.
+pytest imports this module in every project that has goldspan installed. It stands beside the package, and imports
+goldspan only when a test uses it: importing the package takes several milliseconds under pytest, which examines each
+module of a package that has a plugin. PYTEST_DONT_REWRITE: it has no assertions.
 """
 
 from __future__ import annotations
