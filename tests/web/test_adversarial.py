@@ -24,7 +24,7 @@ from goldspan import Goldens, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, SESSION_COOKIE, Authorizer
 from goldspan.model import Health
-from goldspan.model.rendering import TextSpan, render_markdown
+from goldspan.model.markup import TextSpan, render_markdown
 from goldspan.store import SqliteStore, open_store
 from goldspan.web import http_routes
 from goldspan.web.display_text import escape_invisible, unescape_invisible

@@ -24,7 +24,8 @@ from goldspan.cli.console import (
 )
 from goldspan.content.tools import fold_name
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
-from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol, shorten_request
+from goldspan.model.markup import shorten_request
+from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol
 from goldspan.sinks.serialization import to_json
 from goldspan.store import RunFilter
 from goldspan.store.store_protocol import ToolRole

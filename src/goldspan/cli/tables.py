@@ -13,8 +13,8 @@ from rich.text import Text
 from goldspan.cli.console import ResultsConsole, stdout_console
 from goldspan.extraction.capture_diagnostics import capture_hints, merge_hints
 from goldspan.model import COUNTED_TOOL_KINDS, Evaluation, Run, Score, ToolCall
-from goldspan.model.rendering import Table as MarkdownTable
-from goldspan.model.rendering import TextSpan, render_markdown
+from goldspan.model.markup import Table as MarkdownTable
+from goldspan.model.markup import TextSpan, render_markdown
 from goldspan.terminal.escapes import escape_control_characters
 from goldspan.terminal.evaluation_text import (
     dim_text,

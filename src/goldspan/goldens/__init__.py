@@ -5,6 +5,7 @@
 ``lookup``: finds the golden of a run.
 ``tool_names``: combines declared tools to one vocabulary; matches the names of expected and called tools.
 ``text_matching``: conditions of `when`; text normalization and bounded regular expressions.
+``golden_table``: the table of goldens that notebooks display.
 ``spelling``: wording of error messages and suggestions for misspelled words.
 """
 

@@ -9,7 +9,9 @@ Unix epoch.
 `value_matchers`: matchers of argument values, and values as text.
 `findings`: the rows of a comparison, scores, and the faults of agents.
 `evaluations`: the comparison of a run with a golden, and the evaluation.
-`rendering`: comparisons and evaluations as Markdown and HTML.
+`notebook_display`: the base class of values that notebooks and terminals display.
+`markup`: paragraphs and tables as Markdown and HTML.
+`rendering`: comparisons and evaluations as paragraphs and tables.
 """
 
 from goldspan.model.evaluations import EMPTY_RUN, Comparison, Evaluation, NotEvaluatedRun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,44 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from goldspan.model.findings import ComparisonRow, Fault, RequirementResult, RowVerdict, Score
 from goldspan.model.goldens import ABSENT, Golden, Match
+from goldspan.model.notebook_display import NotebookDisplay
 from goldspan.model.runs import COUNTED_TOOL_KINDS, Health, Run, ToolCall
 from goldspan.model.telemetry import content_digest
 
 if TYPE_CHECKING:
-    from goldspan.model.rendering import Block
+    from goldspan.model.markup import Block
     from goldspan.model.value_matchers import Redaction
-
-
-class NotebookDisplay(ABC):
-    """Renders a value as paragraphs and tables, in notebooks and elsewhere."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
-        """Returns the paragraphs and tables. They contain values of arguments and results only if `values` is true."""
-
-    def to_markdown(self, *, values: bool = False, redact: Redaction | None = None) -> str:
-        """Returns Markdown with GitHub's tables.
-
-        The text contains names, and values of arguments and results only with `values=True`. `redact` receives the path
-        of each value and the value, and returns the value to show.
-        """
-        from goldspan.model.rendering import render_markdown  # most processes never render anything
-
-        return render_markdown(self._display_blocks(values=values, redact=redact))
-
-    def to_html(self, *, values: bool = False, redact: Redaction | None = None) -> str:
-        """Returns a fragment of HTML that needs no style sheet. `values` and `redact` as in `to_markdown`."""
-        from goldspan.model.rendering import render_html
-
-        return render_html(self._display_blocks(values=values, redact=redact))
-
-    def _repr_markdown_(self) -> str:
-        return self.to_markdown()
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
 
 
 EMPTY_RUN = Run("")
@@ -270,7 +238,7 @@ class Evaluation(NotebookDisplay):
 
     def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
         from goldspan.model import rendering
-        from goldspan.model.rendering import TextSpan
+        from goldspan.model.markup import TextSpan
 
         yield rendering.heading_block(rendering.OUTCOME_SYMBOLS[self.passed], self.name, self.run.input, redact)
         if self.comparison.rows or not self.run.health.calls_invisible:

@@ -1,4 +1,4 @@
-"""Renders comparisons and evaluations as Markdown and HTML: names, a symbol between them, and notes.
+"""Renders comparisons and evaluations as paragraphs and tables: names, symbols and notes.
 
 The terminal, Markdown and HTML show the same rows. They contain values only on request, and each value is redacted
 first.
@@ -6,151 +6,24 @@ first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from goldspan.model.findings import NO_GOLDEN_NOTE, ComparisonRow, RowVerdict, Score
-from goldspan.model.value_matchers import Redaction, format_value, join_path
-
-TextStyle = Literal["words", "name", "good", "odd", "bad", "alarm", "quiet"]
-"""`name`: an identifier of the application, shown as code. The others are text with a colour."""
-
-
-class TextSpan(NamedTuple):
-    """A piece of text."""
-
-    text: str
-    style: TextStyle = "words"
-
-
-Cell: TypeAlias = Sequence[TextSpan]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Cells in rows below headings."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-Block: TypeAlias = Table | tuple[TextSpan, ...]
-"""A table or a paragraph."""
-
-
-def escape_invisible(text: str) -> str:
-    """Returns text with escapes in place of invisible characters and of those that change the text direction."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else f"\\x{ord(character):02x}" for character in text)
-
-
-# --- Markdown ---------------------------------------------------------------------------------------------------------
-
-
-def render_markdown(blocks: Iterable[Block]) -> str:
-    """Returns the blocks as GitHub Flavored Markdown, which has tables."""
-    return "\n\n".join(
-        _markdown_table(block) if isinstance(block, Table) else _markdown_paragraph(block) for block in blocks
-    )
-
-
-def _markdown_table(table: Table) -> str:
-    rows = [map(_escape_markdown, table.headings), ["---"] * len(table.headings)]
-    rows += [map(_markdown_spans, row) for row in table.rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-
-
-def _markdown_paragraph(spans: Iterable[TextSpan]) -> str:
-    """Returns a line that does not start like a list or a heading."""
-    return _LINE_START_SYNTAX.sub(r"\1\\\2", _markdown_spans(spans).lstrip())
-
-
-def _markdown_spans(spans: Iterable[TextSpan]) -> str:
-    text = ""
-    for span in spans:
-        # Two adjacent code spans would be read as one that contains backticks.
-        text += _escape_markdown(span.text) if span.style != "name" else _markdown_code(span.text, text.endswith("`"))
-    return text
-
-
-def _escape_markdown(text: str) -> str:
-    return _GITHUB_REFERENCE.sub(r"<code>\1</code>", _MARKDOWN_SYNTAX.sub(r"\\\g<0>", escape_invisible(text)))
-
-
-_GITHUB_REFERENCE = re.compile(r"\\([@\#])(?=[A-Za-z0-9])")
-"""Mentions and issue references, which GitHub recognizes in the rendered HTML despite a backslash or an entity, but not
-inside code (github/markup#1168, github/cmark-gfm#181)."""
-_MARKDOWN_SYNTAX = re.compile(
-    r"""[\\`*\[\]<>|~&\#!$@]    # code, emphasis, links, HTML, cells, struck out text, entities, formulas, mentions
-    | (?<![^\W_])_ | _(?![^\W_])  # emphasis, but not inside a word, where it is none: search_hotels
-    | :(?=//) | (?<=www)\.      # addresses, which would become links
-    """,
-    re.VERBOSE,
+from goldspan.model.markup import (
+    EMPTY_CELL,
+    MAX_ROWS,
+    Block,
+    Cell,
+    Table,
+    TextSpan,
+    TextStyle,
+    join_spans,
+    title_spans,
+    truncate,
 )
-_LINE_START_SYNTAX = re.compile(r"^(\d*)([-+=.)])")
-
-
-def _markdown_code(text: str, after_code: bool) -> str:
-    """Returns a code span, in which only its own end and, in a table, the end of the cell have a meaning."""
-    text = escape_invisible(text)
-    if text.strip(" ") == text != "" and "`" not in text and "|" not in text and not after_code:
-        return f"`{text}`"
-    characters = (f"&#{ord(sign)};" if sign.isascii() and not sign.isalnum() else sign for sign in text)
-    return f"<code>{''.join(characters)}</code>"
-
-
-# --- HTML -------------------------------------------------------------------------------------------------------------
-
-_STYLE_COLOURS: dict[TextStyle, str] = {
-    "good": "#2da44e",
-    "odd": "#bf8700",
-    "bad": "#e5534b",
-    "alarm": "#e5534b",
-    "quiet": "#808080",
-}
-"""Colours that are readable on white and on black, because notebooks can have either background."""
-_CELL_STYLE = "text-align:left;padding:1px 10px 1px 0"
-
-
-def render_html(blocks: Iterable[Block]) -> str:
-    """Returns the blocks as a fragment of HTML that needs no style sheet."""
-    inner = (_html_table(block) if isinstance(block, Table) else f"<p>{_html_spans(block)}</p>" for block in blocks)
-    return f"<div>{''.join(inner)}</div>"
-
-
-def _html_table(table: Table) -> str:
-    headings = "".join(f'<th style="{_CELL_STYLE}">{_escape_html(heading)}</th>' for heading in table.headings)
-    rows = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in table.rows)
-    return f"<table><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _html_cell(cell: Cell) -> str:
-    return f'<td style="{_CELL_STYLE}">{_html_spans(cell)}</td>'
-
-
-def _html_spans(spans: Iterable[TextSpan]) -> str:
-    return "".join(map(_html_span, spans))
-
-
-def _html_span(span: TextSpan) -> str:
-    text = _escape_html(span.text)
-    if span.style == "name":
-        return f"<code>{text}</code>"
-    return f'<span style="color:{_STYLE_COLOURS[span.style]}">{text}</span>' if span.style in _STYLE_COLOURS else text
-
-
-def _escape_html(text: str) -> str:
-    return escape(escape_invisible(text))
-
-
-_MAX_ROWS = 500
-_MAX_NAME_LENGTH = 80
-_MAX_REQUEST_LENGTH = 70
-"""The number of rows of a comparison, characters of a name, and characters of a request that are shown."""
+from goldspan.model.value_matchers import Redaction, format_value, join_path
 
 
 class Symbol(NamedTuple):
@@ -268,29 +141,14 @@ def row_notes(mark: Symbol, *, in_order: bool | None, failed: bool, note: str | 
         yield note
 
 
-def shorten_request(request: str | None) -> str:
-    """Returns the start of a request, in one line."""
-    return truncate(" ".join((request or "").split()), _MAX_REQUEST_LENGTH)
-
-
-def truncate(text: str, length: int = _MAX_NAME_LENGTH) -> str:
-    """Returns the text, or its start if it is longer than `length`."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
 # --- blocks for Markdown and HTML -------------------------------------------------------------------------------------
-
-_EMPTY_CELL = (TextSpan("—", "quiet"),)
 
 
 def heading_block(
     mark: Symbol, name: str, request: str | None, redact: Redaction | None = None
 ) -> tuple[TextSpan, ...]:
     """Returns the heading of an evaluation: its symbol, name and request."""
-    if redact is not None and request is not None:
-        request = str(redact("input", request))
-    title = (TextSpan(mark.sign, mark.tone), TextSpan(" "), TextSpan(truncate(name), "name"))
-    return (*title, TextSpan(" "), TextSpan(shorten_request(request), "quiet")) if request else title
+    return (TextSpan(mark.sign, mark.tone), TextSpan(" "), *title_spans(name, request, redact))
 
 
 def comparison_blocks(
@@ -302,7 +160,7 @@ def comparison_blocks(
     redact: Redaction | None = None,
 ) -> Iterator[Block]:
     """Yield the table of expected and called tools; `has_golden`: whether the run has a golden."""
-    lines = [render_row(row, values=values, redact=redact) for row in rows[:_MAX_ROWS]]
+    lines = [render_row(row, values=values, redact=redact) for row in rows[:MAX_ROWS]]
     yield from table_blocks(lines, len(rows) - len(lines), has_golden=has_golden)
     if approximate:
         yield (TextSpan(f"There may be a better pairing, with {approximate}.", "quiet"),)
@@ -332,19 +190,19 @@ def score_blocks(scores: Iterable[Score]) -> Iterator[Block]:
     if unknown:
         groups = (
             [
-                *_join_spans([[TextSpan(name, "name")] for name in names], ", "),
+                *join_spans([[TextSpan(name, "name")] for name in names], ", "),
                 TextSpan(f" ({reason})" if reason else "", "quiet"),
             ]
             for reason, names in unknown.items()
         )
-        yield TextSpan("Not measured: ", "quiet"), *_join_spans(groups, "; ")
+        yield TextSpan("Not measured: ", "quiet"), *join_spans(groups, "; ")
 
 
 def _row_cells(line: RenderedRow) -> tuple[Cell, ...]:
     return (
-        (TextSpan(line.expected, "name"),) if line.expected is not None else _EMPTY_CELL,
+        (TextSpan(line.expected, "name"),) if line.expected is not None else EMPTY_CELL,
         (TextSpan(line.mark.sign, line.mark.tone),),
-        (TextSpan(line.called, "name"),) if line.called is not None else _EMPTY_CELL,
+        (TextSpan(line.called, "name"),) if line.called is not None else EMPTY_CELL,
         tuple(_row_remarks(line)),
     )
 
@@ -355,7 +213,7 @@ def _row_remarks(line: RenderedRow) -> Iterator[TextSpan]:
     if line.differing:
         paths = [[TextSpan(path, "name")] for path in line.differing]
         remarks.append(
-            [TextSpan("differs in "), *_join_spans(paths, ", ")]
+            [TextSpan("differs in "), *join_spans(paths, ", ")]
             if not line.differences
             else [TextSpan(line.mark.meaning)]
         )
@@ -363,14 +221,7 @@ def _row_remarks(line: RenderedRow) -> Iterator[TextSpan]:
         remarks.append([TextSpan(line.mark.meaning)])
     remarks += [[TextSpan(note)] for note in line.notes]
     remarks += [[TextSpan(str(difference))] for difference in line.differences]
-    return iter(_join_spans(remarks, "; "))
-
-
-def _join_spans(pieces: Iterable[Sequence[TextSpan]], separator: str) -> list[TextSpan]:
-    spans: list[TextSpan] = []
-    for piece in pieces:
-        spans += [TextSpan(separator), *piece] if spans else piece
-    return spans
+    return iter(join_spans(remarks, "; "))
 
 
 def _score_cells(score: Score) -> tuple[Cell, ...]:
@@ -378,7 +229,7 @@ def _score_cells(score: Score) -> tuple[Cell, ...]:
     ended = [TextSpan(mark.meaning, mark.tone)] if score.passed is not None else []
     return (
         (TextSpan(score.metric, "name"),),
-        (TextSpan(f"{score.value:.4f}"),) if score.value is not None else _EMPTY_CELL,
+        (TextSpan(f"{score.value:.4f}"),) if score.value is not None else EMPTY_CELL,
         (TextSpan(f"{score.threshold:g}"),) if score.threshold is not None else (),
         ended if score.error is None else (TextSpan(f"error: {score.error}", "bad"),),
     )

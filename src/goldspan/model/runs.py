@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from goldspan.model.notebook_display import NotebookDisplay
+
+if TYPE_CHECKING:
+    from goldspan.model.markup import Block, Cell
+    from goldspan.model.value_matchers import Redaction
 
 RunUnit = Literal["request", "component", "conversation"]
 ToolKind = Literal["tool", "agent", "handoff", "hosted", "retrieval", "answer"]
@@ -168,7 +174,7 @@ _PROBLEM_FIELDS = tuple(each.name for each in fields(Health) if each.name not in
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(NotebookDisplay):
     """One unit that is evaluated: a request, a component or a conversation, with its tool calls in order."""
 
     run_id: str
@@ -212,3 +218,54 @@ class Run:
     def tools_used(self) -> tuple[str, ...]:
         """The names of the tool and hosted calls that were made, in order."""
         return tuple(call.name for call in self.tool_calls if call.kind in COUNTED_TOOL_KINDS and call.was_made)
+
+    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterator[Block]:
+        from goldspan.model import markup
+        from goldspan.model.markup import TextSpan
+
+        name = next(filter(None, (self.component, self.agent, self.run_id, "run")))
+        yield markup.title_spans(name, self.input, redact)
+        if self.tool_calls:
+            headings = ("called", "", "arguments", "result") if values else ("called", "")
+            rows = (self._call_cells(call, values, redact) for call in self.tool_calls[: markup.MAX_ROWS])
+            yield markup.Table(headings, tuple(rows))
+        elif self.health.calls_invisible:
+            yield (TextSpan("No tool call was captured, and the telemetry would not show one."),)
+        else:
+            yield (TextSpan("No tool was called."),)
+        if (omitted := len(self.tool_calls) - markup.MAX_ROWS) > 0:
+            yield (TextSpan(f"{omitted} more calls", "quiet"),)
+        if self.health.problems:
+            names = [[TextSpan(name, "name")] for name in self.health.problems]
+            yield TextSpan("Telemetry was lost or guessed: ", "quiet"), *markup.join_spans(names, ", ")
+
+    def _call_cells(self, call: ToolCall, values: bool, redact: Redaction | None) -> tuple[Cell, ...]:
+        """Return a row of the table: the name of the tool, remarks, and the values if they are shown."""
+        from goldspan.model.markup import EMPTY_CELL, TextSpan, truncate
+
+        cells: tuple[Cell, ...] = (
+            (TextSpan(truncate(call.name), "name"),),
+            (TextSpan("; ".join(map(truncate, self._call_remarks(call)))),),
+        )
+        if not values:
+            return cells
+        from goldspan.model.value_matchers import format_value
+
+        outcome = call.error if call.result is None else call.result
+        shown = ((path, value) for path, value in (("", call.arguments), ("result", outcome)))
+        return *cells, *(
+            EMPTY_CELL if value is None else (TextSpan(format_value(value, path, redact)),) for path, value in shown
+        )
+
+    def _call_remarks(self, call: ToolCall) -> Iterable[str]:
+        """Yield what distinguishes a call from a successful call of a tool by the run's own agent."""
+        if call.kind != "tool":
+            yield call.kind
+        if call.agent is not None and call.agent != self.agent:
+            yield f"by {call.agent}"
+        if not call.was_made:
+            yield call.outcome or ""
+        elif call.succeeded is None:
+            yield "requested" if call.error_guess is None else "may have failed"
+        elif not call.succeeded:
+            yield "failed"

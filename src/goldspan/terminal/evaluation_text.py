@@ -12,6 +12,7 @@ from rich.text import Text
 from goldspan.extraction.capture_diagnostics import Hint, capture_hints
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model import Evaluation, Judgement, Match, Run, Score
+from goldspan.model.markup import TextStyle, shorten_request
 from goldspan.model.rendering import (
     AGREES,
     DIFFERS,
@@ -20,9 +21,7 @@ from goldspan.model.rendering import (
     SYMBOLS,
     RenderedRow,
     Symbol,
-    TextStyle,
     render_row,
-    shorten_request,
 )
 from goldspan.terminal.escapes import escape_control_characters
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from xml.etree import ElementTree
 
-from goldspan.model.rendering import Table, TextSpan, render_markdown, truncate
+from goldspan.model.markup import Table, TextSpan, render_markdown, truncate
 from goldspan.testing.gates import GateResult
 from goldspan.testing.regressions import BaselineComparison
 from goldspan.testing.results import AgentResults, CaseResult

@@ -15,7 +15,7 @@ from goldspan.goldens import Goldens
 from goldspan.goldens.golden_files.golden_writer import UnwritableError, goldens_to_yaml
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model import Golden
-from goldspan.model.rendering import shorten_request
+from goldspan.model.markup import shorten_request
 from goldspan.online.pass_rate_statistics import wilson_interval
 from goldspan.store import RunFilter, SqliteStore, VerdictCounts
 from goldspan.store.store_protocol import ALL_RUNS, GroupCounts, Substitution, ToolCounts

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from goldspan._extras import require_extra
-from goldspan.model.rendering import truncate
+from goldspan.model.markup import truncate
 from goldspan.web import display_text
 
 ASSETS_PATH = "/assets/"

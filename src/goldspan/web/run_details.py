@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from goldspan.extraction.capture_diagnostics import Hint
-from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, RenderedRow, Symbol, truncate
+from goldspan.model.markup import truncate
+from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, RenderedRow, Symbol
 from goldspan.store import StoredEvaluation, StoredRun
 from goldspan.web.display_text import truncate_value
 from goldspan.web.run_list import (

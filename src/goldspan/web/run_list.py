@@ -10,16 +10,8 @@ from typing import Any
 
 from goldspan.extraction.capture_diagnostics import Hint, capture_hints
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
-from goldspan.model.rendering import (
-    OUTCOME_SYMBOLS,
-    RenderedRow,
-    Symbol,
-    ValueDifference,
-    row_notes,
-    shorten_request,
-    symbol_for,
-    truncate,
-)
+from goldspan.model.markup import shorten_request, truncate
+from goldspan.model.rendering import OUTCOME_SYMBOLS, RenderedRow, Symbol, ValueDifference, row_notes, symbol_for
 from goldspan.store import RunFilter, StoredRun
 from goldspan.store.query_parameters import CURSOR, FILTER_PARAMETERS, filter_from_query, parse_query
 from goldspan.store.run_records import run_from_document

@@ -13,17 +13,8 @@ from typing import Any
 from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, NotEvaluatedRun
-from goldspan.model.rendering import (
-    OUTCOME_SYMBOLS,
-    Block,
-    Table,
-    TextSpan,
-    heading_block,
-    render_markdown,
-    shorten_request,
-    table_blocks,
-    truncate,
-)
+from goldspan.model.markup import Block, Table, TextSpan, render_markdown, shorten_request, truncate
+from goldspan.model.rendering import OUTCOME_SYMBOLS, heading_block, table_blocks
 from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
 from goldspan.store.store_protocol import ALL_RUNS
 from goldspan.web.display_text import percent

@@ -13,7 +13,7 @@ from typing import Any
 from goldspan.curation.request_groups import group_similar
 from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens.golden_files.golden_writer import draft_golden, draft_to_yaml
-from goldspan.model.rendering import shorten_request, truncate
+from goldspan.model.markup import shorten_request, truncate
 from goldspan.store import RunFilter, SqliteStore, StoredRun
 from goldspan.store.run_records import MAX_INPUT_LENGTH, run_from_document
 from goldspan.store.store_protocol import ALL_RUNS

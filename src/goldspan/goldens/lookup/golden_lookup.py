@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goldspan.errors import ConfigurationError, GoldenError
 from goldspan.goldens.lookup.fuzzy_match import MAX_FUZZY_LENGTH, FuzzyMatcher
@@ -24,6 +24,11 @@ from goldspan.model import (
     Run,
     Vocabulary,
 )
+from goldspan.model.notebook_display import NotebookDisplay
+
+if TYPE_CHECKING:
+    from goldspan.model.markup import Block
+    from goldspan.model.value_matchers import Redaction
 
 ANONYMOUS_GOLDEN_ID = "given"
 """The id of a golden that a run declares without an id."""
@@ -84,7 +89,7 @@ _VALUE_MARKERS = re.compile(r", not |: regex '")
 _DID_YOU_MEAN = ". Did you mean "
 
 
-class Goldens:
+class Goldens(NotebookDisplay):
     """An immutable set of goldens with unique ids. Lookup takes constant time.
 
     Iteration yields the goldens in their original order; `"refund" in goldens` tests for an id, `goldens["refund"]`
@@ -171,6 +176,11 @@ class Goldens:
 
     def __repr__(self) -> str:
         return f"<Goldens: {len(self)}>"
+
+    def _display_blocks(self, *, values: bool = False, redact: Redaction | None = None) -> Iterable[Block]:
+        from goldspan.goldens.golden_table import golden_blocks  # most processes never render anything
+
+        return golden_blocks(tuple(self), values=values, redact=redact)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The indexes hold functions, which cannot be pickled; unpickling builds the indexes again.
