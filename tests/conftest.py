@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -61,6 +62,17 @@ def _reset_failure_counts() -> Iterator[None]:
     yield
     _guard.failure_counts.clear()
     _guard._logged.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the cycle collector from traversing modules and tests again and again: 8 % of the time of `make test`."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
