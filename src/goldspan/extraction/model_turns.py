@@ -120,14 +120,17 @@ def history_may_contain_calls(node: SpanNode) -> bool:
     )
 
 
-def calls_since_user(history: Iterable[Message]) -> list[RequestedCall]:
-    """Returns the calls in a history after the last user message: earlier calls belong to an earlier request."""
-    calls: list[RequestedCall] = []
-    for message in history:
-        if message.is_from_user:
-            calls.clear()
-        calls.extend(message.tool_calls)
-    return calls
+def calls_since_user(history: Sequence[Message]) -> list[RequestedCall]:
+    """Returns the calls in a history since the last user message: earlier calls belong to an earlier request."""
+    return [call for message in history[_last_user_message(history) :] for call in message.tool_calls]
+
+
+def _last_user_message(history: Sequence[Message]) -> int:
+    """The position of the last user message; 0 if there is none."""
+    for position in range(len(history) - 1, 0, -1):
+        if history[position].is_from_user:
+            return position
+    return 0
 
 
 def argument_texts(arguments: Any) -> Iterator[str]:

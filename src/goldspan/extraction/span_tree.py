@@ -158,8 +158,9 @@ class SpanNode:
     def user_texts(self) -> tuple[str, ...]:
         """The user messages in the input, in order; collected once, because each step of extraction compares them."""
         if self._input_texts is None:
+            # A user message with a text is from the user, whatever else it contains.
             self._input_texts = tuple(
-                [message.text.strip() for message in self.input_messages if message.is_from_user and message.text]
+                [message.text.strip() for message in self.input_messages if message.role == "user" and message.text]
             )
         return self._input_texts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from goldspan import semconv
@@ -152,6 +153,12 @@ def _optional_text(value: Any) -> str | None:
 
 def _metadata(node: SpanNode) -> Iterator[tuple[str, Any]]:
     attributes = node.span.attributes
-    for key in attributes:
+    for key in attributes if _has_metadata(node.span.attribute_names()) else ():
         if key.startswith(semconv.METADATA_PREFIX):
             yield key[len(semconv.METADATA_PREFIX) :], attributes[key]
+
+
+@lru_cache(maxsize=1024)
+def _has_metadata(names: frozenset[str]) -> bool:
+    """Whether one of the names is that of metadata. Cached, because attribute names repeat from span to span."""
+    return any(name.startswith(semconv.METADATA_PREFIX) for name in names)
