@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goldspan.content import tools
 from goldspan.content.flat_attributes import FlatRows
-from goldspan.content.tools import cache_by_rows, fold_name, handoff_target, name_words, server_prefix, undecorate
+from goldspan.content.tools import (
+    cache_by_rows,
+    cache_by_text,
+    fold_name,
+    handoff_target,
+    name_words,
+    server_prefix,
+    undecorate,
+)
 
 
 @pytest.mark.parametrize("name", ["web_search", "WebSearch", "Web Search", "web-search", "web.search", "WEB_SEARCH"])
@@ -170,3 +179,20 @@ def test_rows_of_texts_are_parsed_once_unless_they_are_long() -> None:
     for rows in (short, short, long, long):
         cached(rows)
     assert parsed == [short, long, long]
+
+
+@given(st.lists(st.text("ab", max_size=3) | st.integers(0, 1), max_size=8), st.integers(0, 2))
+def test_a_cached_parser_of_texts_does_not_confuse_texts_with_the_same_end(texts: list[object], key_chars: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tools, "_KEY_CHARS", key_chars)
+        patch.setattr(tools, "_MAX_CACHED_SOURCES", 2)
+        cached = cache_by_text(repr)
+        assert [cached(text) for text in texts] == [repr(text) for text in texts]
+
+
+def test_a_text_is_parsed_once_unless_it_is_long() -> None:
+    parsed: list[object] = []
+    cached = cache_by_text(parsed.append)
+    for text in ("search", "search", "x" * 40_000, "x" * 40_000):
+        cached(text)
+    assert [len(str(text)) for text in parsed] == [6, 40_000, 40_000]

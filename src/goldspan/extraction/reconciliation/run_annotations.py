@@ -41,11 +41,9 @@ def read_annotations(segment: RunSpans, golden_id_attributes: Sequence[str]) -> 
     sub-agents.
     """
     root = segment.root
-    enclosing = list(_enclosing_spans(segment))
-    metadata = {
-        key: value for node in (*reversed(enclosing), *([root] if root else ())) for key, value in _metadata(node)
-    }
-    annotated = [node for node in (*([root] if root else ()), *enclosing) if node.facts.is_annotated]
+    outer = [root, *_enclosing_spans(segment, root)] if root is not None else []
+    metadata = {key: value for node in reversed(outer) for key, value in _metadata(node)}
+    annotated = [node for node in outer if node.facts.is_annotated]
     annotated += _inner_spans(segment)
     if not annotated:
         return RunAnnotations(metadata=metadata) if metadata else _NO_ANNOTATIONS
@@ -65,9 +63,9 @@ def read_annotations(segment: RunSpans, golden_id_attributes: Sequence[str]) -> 
 _NO_ANNOTATIONS = RunAnnotations()
 
 
-def _enclosing_spans(segment: RunSpans) -> Iterator[SpanNode]:
+def _enclosing_spans(segment: RunSpans, root: SpanNode) -> Iterator[SpanNode]:
     """The spans that enclose a run. Annotations of a request do not apply to the components in it."""
-    for node in segment.root.ancestors() if segment.root is not None else ():
+    for node in root.ancestors():
         if segment.unit == "component" and (node.role in REQUEST_ROLES or node.component is node):
             return
         yield node

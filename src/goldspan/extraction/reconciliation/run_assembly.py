@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import chain
 from typing import Any, TypeVar
 
 from goldspan import semconv
@@ -55,19 +54,16 @@ def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], othe
         unit=segment.unit,
         trace_ids=traces,
         span_id=segment.root_id or None,
-        input=_first_truthy(
-            chain((annotations.input,), map(_input, outside), map(_turn_input, turns), map(_input, inside))
-        ),
-        output=_first_truthy(
-            chain(
-                (annotations.output,),
-                map(_output, reversed(segment.resumed)),
-                map(_output, outside),
-                map(_turn_output, sorted(found.turns, key=_recency)),
-                map(_output, inside),
-            )
-        ),
-        session_id=_first_truthy(node.facts.session_id for node in chain(nodes, nodes[0].ancestors())),
+        input=annotations.input
+        or _first_text(_input, outside)
+        or _first_text(_turn_input, turns)
+        or _first_text(_input, inside),
+        output=annotations.output
+        or _first_text(_output, reversed(segment.resumed))
+        or _first_text(_output, outside)
+        or _first_text(_turn_output, sorted(found.turns, key=_recency))
+        or _first_text(_output, inside),
+        session_id=spans.session_id or _first_text(_session_id, nodes[0].ancestors()),
         agent=_agent_name(segment, spans.agents),
         service=span.service,
         tool_calls=found.calls,
@@ -105,6 +101,7 @@ class _SpanSummary:
         "in_tools",
         "orphans",
         "request_nodes",
+        "session_id",
         "start_ns",
         "trace_ids",
         "unknown_names",
@@ -121,6 +118,7 @@ class _SpanSummary:
         """The spans inside a tool."""
         self.unknown_names: set[str] = set()
         """The names of spans without a role that neither enclose a tool nor are inside one."""
+        self.session_id: str | None = None
         self.orphans = self.dropped_attributes = self.unknown_spans = 0
         conventions: set[tuple[str, ...]] = set()
         guessed: set[str] = set()
@@ -138,6 +136,8 @@ class _SpanSummary:
                 self.orphans += node is not root and node.is_orphan
             elif parent.role == "tool" or (in_tools and parent in in_tools):
                 in_tools.add(node)
+            if not self.session_id:
+                self.session_id = facts.session_id
             self.dropped_attributes += span.dropped_attributes
             self.unknown_spans += node.unknown_spans
             if role is None:
@@ -182,13 +182,21 @@ def _agent_name(segment: RunSpans, agents: list[SpanNode]) -> str | None:
     for node in nodes:  # in pre-order
         if node.role == "tool" or (node.role == "agent" and node in busy) or node.parent in employers:
             employers.add(node)
-    own_agents = (node for node in agents if node.parent not in employers)
-    named = _first_truthy(node.facts.name for node in own_agents if node is root or not node.is_orphan)
+    own_agents = [node for node in agents if node.parent not in employers and (node is root or not node.is_orphan)]
+    named = next((node.facts.name for node in own_agents if node.facts.name), None)
     return named or (root.facts.agent or None if root is not None and root.role in REQUEST_ROLES else None)
 
 
-def _first_truthy(candidates: Iterable[T | None]) -> T | None:
-    return next((candidate for candidate in candidates if candidate), None)
+def _first_text(read: Callable[[T], str | None], items: Iterable[T]) -> str | None:
+    """The first text that `read` returns for one of the items and that is not empty."""
+    for item in items:
+        if text := read(item):
+            return text
+    return None
+
+
+def _session_id(node: SpanNode) -> str | None:
+    return node.facts.session_id
 
 
 def _input(node: SpanNode) -> str | None:
@@ -242,13 +250,7 @@ def _offered_tools(nodes: list[SpanNode], root: SpanNode | None) -> tuple[ToolDe
     if root is not None and not root.facts.tool_definitions and semconv.TOOL_DEFINITIONS in root.span.attributes:
         # A program may set the attribute on any root span, including one that no convention recognises.
         places.append(partial(tool_definitions, root.span.attributes[semconv.TOOL_DEFINITIONS]))
-    last_text: str | None = None
     for place in places:
-        text = place.args[0] if isinstance(place, partial) and place.func is tool_definitions else None
-        if isinstance(text, str):
-            if text == last_text:  # comparing two texts costs less than looking one up by its hash
-                continue
-            last_text = text
         found = place()
         if found is last:  # each span repeats the definitions, and equal text is decoded once
             continue
