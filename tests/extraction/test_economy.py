@@ -18,7 +18,7 @@ from goldspan.conventions import installed_conventions
 from goldspan.conventions.classification import UNKNOWN_FACTS
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction import extract
-from goldspan.extraction.observed_calls import ObservedCall, raw_value
+from goldspan.extraction.observed_calls import ObservedCall, in_order, raw_value
 from goldspan.model import ABSENT, Health, Run, ToolCall, fast_constructor
 from support.span_builders import agent, model, span, tool
 
@@ -132,3 +132,11 @@ def test_a_request_is_merged_without_an_observed_call_as_with_one(known: Request
     other.absorb(observed(request))
     plainly_absorb(plain, observed(request))
     assert facts_of(one) == facts_of(other) == facts_of(plain)
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 3), st.sampled_from("ab")), max_size=5))
+def test_calls_are_in_the_order_of_their_sort_keys(facts: list[tuple[int | None, str]]):
+    calls = [
+        ObservedCall("search", call_id=f"{prefix}{at}", start_ns=start) for at, (start, prefix) in enumerate(facts)
+    ]
+    assert in_order(calls) == sorted(calls, key=lambda call: call.sort_key)

@@ -238,7 +238,7 @@ BOUNDED_LATE = ("all calls at the same time", "a chain of tools that call themse
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", SHAPES)
 def test_four_times_the_telemetry_takes_less_than_six_times_the_work(name: str) -> None:
-    size = 300 if name in BOUNDED_LATE else 80
+    size = 400 if name in BOUNDED_LATE else 80
     few, many = work(SHAPES[name](size)), work(SHAPES[name](4 * size))
     assert many < 6 * few
 

@@ -7,7 +7,7 @@ events, and the `repr` of Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -58,15 +58,32 @@ def cache_histories() -> Iterator[None]:
         _active_cache.reset(token)
 
 
-def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], Messages]) -> Messages | None:
-    """Return the messages in a JSON list and decode only those that no cached history has; `None` for any other text.
+def from_json(raw: Any) -> Messages:
+    """Return the messages in a JSON text or a structured value; none if it is not a list of messages.
 
-    `messages_of` must decode each item independently of the others.
+    The objects that providers put around messages (`choices`, `candidates`, `output` ...) are unwrapped.
     """
+    if raw is None:
+        return ()
+    if not isinstance(raw, str):
+        return _decode_list(plain_value(raw))
+    cache = _active_cache.get()
+    if cache is None:
+        return _decode_text(raw, [])
+    found = cache.messages_by_text.get(raw)
+    if found is None:
+        found = _decode_text(raw, cache.texts)
+        if len(raw) <= _MAX_HISTORY_CHARS:
+            if len(cache.messages_by_text) >= _MAX_TEXTS:
+                cache.messages_by_text.clear()
+            cache.messages_by_text[raw] = found
+    return found
+
+
+def _decode_text(text: str, texts: list[tuple[str, Messages]]) -> Messages:
+    """Return the messages in a text. Of a JSON list, only the messages that no cached history has are decoded."""
     if text[:1] != "[":
-        return None
-    kept = _active_cache.get()
-    texts = kept.texts if kept is not None else []
+        return _decode_list(plain_value(text))
     for place, (beginning, found) in enumerate(texts):
         if text.startswith(beginning):
             rest = text[len(beginning) :].lstrip(_JSON_WHITESPACE)
@@ -74,37 +91,17 @@ def decode_text_incrementally(text: str, messages_of: Callable[[Iterable[Any]], 
                 return found
             added = parse_json_list(f"[{rest[1:]}") if rest[:1] == "," else None
             if added:
-                found += messages_of(added)
+                found += _decode_list(added)
                 del texts[place]
                 break
     else:
         items = parse_json_list(text)
         if items is None:
-            return None
-        found = messages_of(items)
+            return _decode_list(plain_value(text))
+        found = _decode_list(items)
     if len(found) > 1 and len(text) <= _MAX_HISTORY_CHARS:
         texts.insert(0, (text.rstrip()[:-1], found))
         del texts[_MAX_HISTORIES:]
-    return found
-
-
-def from_json(raw: Any) -> Messages:
-    """Return the messages in a JSON text or a structured value; none if it is not a list of messages.
-
-    The objects that providers put around messages (`choices`, `candidates`, `output` ...) are unwrapped.
-    """
-    if not isinstance(raw, str):
-        return _decode_list(plain_value(raw))
-    cache = _active_cache.get()
-    found = cache.messages_by_text.get(raw) if cache is not None else None
-    if found is None:
-        found = decode_text_incrementally(raw, _decode_list)
-        if found is None:
-            found = _decode_list(plain_value(raw))
-        if cache is not None and len(raw) <= _MAX_HISTORY_CHARS:
-            if len(cache.messages_by_text) >= _MAX_TEXTS:
-                cache.messages_by_text.clear()
-            cache.messages_by_text[raw] = found
     return found
 
 
@@ -148,11 +145,16 @@ def certain_messages(value: Any) -> Messages:
 
 
 def _decode_list(value: Any) -> Messages:
-    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
-        decoded = (decode_standard_message(item) or _decode_plain_message(item) for item in value)
-        found = tuple([message for message in decoded if message is not None])
-        if len(found) == len(value):
-            return found
+    """Return the messages in a value. Each item is decoded independently of the others."""
+    if isinstance(value, list):
+        found: list[Message] = []
+        for item in value:
+            message = decode_standard_message(item) or _decode_plain_message(item) if isinstance(item, dict) else None
+            if message is None:
+                break
+            found.append(message)
+        else:
+            return tuple(found)
     return tuple(map(_decode_message, _items(value, _HOLDERS, _MAX_NESTING)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from goldspan.content.envelopes import CallArguments, CallResult
@@ -16,7 +17,7 @@ from goldspan.content.parts import RequestedCall
 from goldspan.content.tools import is_same_name, server_prefix
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.model_turns import ModelTurn
-from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode, end_of
+from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode
 from goldspan.model import ABSENT, CallOutcome, SpanRecord, ToolKind
 
 _NUMBER_PARTS = re.compile(r"[0-9]{1,18}|[^0-9]+")
@@ -114,11 +115,14 @@ class ObservedCall:
         self.call_id = self.call_id or request.call_id
         self.error = self.error or request.error
         if not self.server:
-            self.server = request.server or server_prefix(self.name, tool_name=request.name)
-        requested = raw_value(request.arguments)
-        if self._is_improved_by(requested):
-            self.arguments = requested
-        self.result = self.result or raw_value(request.result)
+            is_same_name = self.name == request.name  # the usual case, in which no name has a prefix
+            self.server = request.server or (None if is_same_name else server_prefix(self.name, tool_name=request.name))
+        if self._may_be_improved:
+            requested = raw_value(request.arguments)
+            if self._is_improved_by(requested):
+                self.arguments = requested
+        if self.result is None:
+            self.result = raw_value(request.result)
         if self.kind == "tool":
             self.kind = request.kind
 
@@ -151,6 +155,14 @@ class ObservedCall:
     def has_named_arguments(self) -> bool:
         """Whether the arguments have names: some instrumentations write a single argument without its name."""
         return self.arguments is not None and isinstance(self.arguments.value, dict)
+
+    @property
+    def _may_be_improved(self) -> bool:
+        """Whether other observed arguments may be more complete. Most arguments have several names, or plain values."""
+        own = None if self.arguments is None else self.arguments.value
+        if not isinstance(own, dict):
+            return True
+        return len(own) == 1 and isinstance(next(iter(own.values())), dict)
 
     def _is_improved_by(self, arguments: RawValue | None) -> bool:
         """Whether other observed arguments are more complete: they have names, or a wrapper function received them.
@@ -282,16 +294,17 @@ _NO_RESULT = CallResult(None)
 
 def _outermost_first(nodes: Iterable[SpanNode]) -> list[SpanNode]:
     """Tool spans by start time, the longest first, but never before the span that encloses them."""
-    order: dict[SpanNode, tuple[int, int]] = {}
+    order: dict[SpanNode, tuple[int, int, int, str]] = {}
     for node in nodes:
         if node.role != "tool" and (node.role != "agent" or not _is_called_agent(node)):
             continue
         outer = order.get(node.enclosing_tool) if node.enclosing_tool is not None else None
-        start, depth = outer or (node.start, 0)
-        order[node] = max(start, node.start), depth + 1
-    if len(order) < 2:
-        return list(order)
-    return sorted(order, key=lambda node: (order[node], -end_of(node.span), node.span.span_id))
+        start, end, span_id = node.sort_key
+        depth = 0
+        if outer is not None:
+            start, depth = max(outer[0], start), outer[1] + 1
+        order[node] = start, depth, -end, span_id
+    return sorted(order, key=order.__getitem__)
 
 
 def _is_called_agent(node: SpanNode) -> bool:
@@ -303,7 +316,14 @@ def _is_called_agent(node: SpanNode) -> bool:
 
 def in_order(calls: list[ObservedCall]) -> list[ObservedCall]:
     """Returns the calls in their order."""
-    return sorted(calls, key=lambda call: call.sort_key) if len(calls) > 1 else calls
+    if len(calls) < 2:
+        return calls
+    starts = {call.start_ns for call in calls}
+    are_distinct = len(starts) == len(calls) and None not in starts  # as is usual; then no other part of the key counts
+    return sorted(calls, key=_START if are_distinct else _SORT_KEY)
+
+
+_START, _SORT_KEY = attrgetter("start_ns"), attrgetter("sort_key")
 
 
 def raw_value(value: Any) -> RawValue | None:
