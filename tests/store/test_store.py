@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -16,10 +18,11 @@ from hypothesis import strategies as st
 from goldspan import ConfigurationError, ExpectedTool, Golden, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
 from goldspan.extraction import extract
-from goldspan.model import ComponentSelector, Evaluation, Health, RunUnit, ToolDefinition
+from goldspan.model import ComponentSelector, Evaluation, Health, RunUnit, Score, ToolDefinition
 from goldspan.sinks import Sink
+from goldspan.sinks.serialization import to_json
 from goldspan.store import EvaluationPage, RunFilter, SqliteStore, Store, VerdictCounts, open_store
-from goldspan.store.run_records import run_from_document
+from goldspan.store.run_records import evaluation_to_document, run_from_document
 from support.random_evaluations import Listed, evaluations, filters, utf8
 from support.span_builders import agent
 
@@ -78,6 +81,17 @@ def test_pages_contain_every_run_exactly_once_while_others_are_stored(
                 break
         assert len(seen) == len(set(seen))
         assert [run_id for run_id in seen if run_id in known] == there
+
+
+@given(evaluations())
+@example(replace(evaluate(RUN, GOLDEN), scores=(Score("mean", math.nan), Score("sum", math.inf))))
+@example(evaluate(replace(RUN, input="NaN \N{SNOWMAN}", agent="\ud800"), GOLDEN))
+def test_a_stored_document_is_the_one_that_the_encoder_of_the_sinks_writes(evaluation: Evaluation) -> None:
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
+        store.submit(evaluation)
+        (stored,) = store.runs().items
+    document = json.loads(to_json(evaluation_to_document(evaluation, keep_arguments=False)))
+    assert repr(stored.current.document) == repr(document)  # 1, 1.0 and True differ
 
 
 def test_a_sqlite_store_implements_the_sink_and_store_protocols(store: SqliteStore) -> None:
