@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from goldspan.otlp import load_runs
     from goldspan.scoring import compare, evaluate
     from goldspan.scoring.metrics.registry import metric
+    from goldspan.store.data_frames import to_pandas, to_polars
     from goldspan.testing.agent_cases import evaluate_agent, evaluate_agent_async
     from goldspan.testing.assertions import ToolsAssertionError, assert_tools
     from goldspan.testing.results import read_results
@@ -105,6 +106,7 @@ _NAMES_BY_MODULE = {
     "goldspan.scoring": ("compare", "evaluate"),
     "goldspan.cases.case_evaluation": ("evaluate_cases",),
     "goldspan.scoring.metrics.registry": ("metric",),
+    "goldspan.store.data_frames": ("to_pandas", "to_polars"),
     "goldspan.testing.agent_cases": ("evaluate_agent", "evaluate_agent_async"),
     "goldspan.testing.assertions": ("ToolsAssertionError", "assert_tools"),
     "goldspan.testing.results": ("read_results",),
@@ -163,6 +165,8 @@ __all__ = [
     "profiles",
     "read_results",
     "sinks",
+    "to_pandas",
+    "to_polars",
     "trace",
     "update_current_span",
 ]

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from goldspan.errors import MissingExtraError
 
-Extra: TypeAlias = Literal["server", "web", "judge", "zstd", "parquet"]
+Extra: TypeAlias = Literal["server", "web", "judge", "zstd", "parquet", "pandas", "polars"]
 """The extras of the distribution: `pip install 'goldspan[server]'`."""
 
 _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
@@ -23,6 +23,8 @@ _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
     "judge": ("asking a model over HTTP", frozenset({"httpx2"})),
     "zstd": ("reading zstd files", frozenset({"zstandard"})),
     "parquet": ("writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),
+    "pandas": ("a pandas data frame", frozenset({"pandas"})),
+    "polars": ("a polars data frame", frozenset({"polars"})),
 }
 """Each extra with the feature that needs it, as the error names it, and the modules that it installs."""
 

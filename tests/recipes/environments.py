@@ -34,6 +34,9 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0"],),
     "rotel": (["rotel==0.0.1a15"],),
     "schemathesis": (["schemathesis==4.32.5"],),
+    "data_frames": (
+        ["pandas==3.1.1; python_version >= '3.11'", "pandas==2.3.3; python_version < '3.11'", "polars==2.1.0"],
+    ),
 }
 """The arguments of each call of pip, in order. The last call also installs goldspan."""
 _TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]

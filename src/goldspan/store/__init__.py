@@ -5,6 +5,7 @@
 `queries`: SQL for filters, pages and aggregates.
 `run_records`: converts an evaluation to its document and rows, and a document back to a run.
 `run_export`: writes runs as CSV, Parquet or JSON lines.
+`data_frames`: evaluations and stored runs as data frames of pandas and polars.
 `query_parameters`: parses the filters of a URL or a command line.
 `migrations`: the tables, as the steps from each version to the next.
 `connection_pool`: the writing and the reading connections of a store.

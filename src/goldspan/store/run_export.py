@@ -24,12 +24,29 @@ ColumnType = Literal["text", "texts", "number", "integer", "boolean", "time"]
 
 
 @dataclass(frozen=True, slots=True)
+class TableRow:
+    """What the columns of one row are read from. A key that the document lacks is an empty cell."""
+
+    document: Mapping[str, Any]
+    """The stored part of an evaluation."""
+    time_ns: int | None
+    """The time of the run, in nanoseconds since the Unix epoch."""
+    evaluation_count: int | None
+    """How many evaluations of the run are stored; `None`: it is not in a store."""
+
+    @classmethod
+    def of_stored_run(cls, run: StoredRun) -> TableRow:
+        """Return the row of a run and its current evaluation."""
+        return cls(run.current.document, run.time_ns, run.evaluation_count)
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table of runs."""
 
     name: str
     column_type: ColumnType
-    read: Callable[[StoredRun], Any]
+    read: Callable[[TableRow], Any]
 
 
 def table_columns(metrics: Iterable[str]) -> tuple[Column, ...]:
@@ -37,34 +54,39 @@ def table_columns(metrics: Iterable[str]) -> tuple[Column, ...]:
     return (*BASE_COLUMNS, *(Column(f"score.{metric}", "number", _score_reader(metric)) for metric in metrics))
 
 
-def _document_column(name: str, column_type: ColumnType = "text") -> Column:
-    return Column(name, column_type, lambda run: run.current.document.get(name))
+def document_column(name: str, column_type: ColumnType = "text") -> Column:
+    """Return the column of a key of the document."""
+    return Column(name, column_type, lambda row: row.document.get(name))
 
 
 def _tools_column(name: str, verdict: str) -> Column:
     """Return a column with the tools of the comparison rows that have a verdict."""
 
-    def read(run: StoredRun) -> list[str]:
-        document = run.current.document
+    def read(row: TableRow) -> list[str] | None:
+        document = row.document
+        if "rows" not in document:
+            return None
         calls = document["tool_calls"]
-        rows = (row for row in document["rows"] if row["verdict"] == verdict)
-        return [row["expected"] or calls[row["called_at"]]["name"] for row in rows]
+        rows = (each for each in document["rows"] if each["verdict"] == verdict)
+        return [each["expected"] or calls[each["called_at"]]["name"] for each in rows]
 
     return Column(name, "texts", read)
 
 
-def _golden_match(run: StoredRun) -> Mapping[str, Any]:
-    return run.current.document["golden_match"] or {}
+def _golden_match(row: TableRow) -> Mapping[str, Any]:
+    return row.document.get("golden_match") or {}
 
 
-def _start_time(run: StoredRun) -> datetime:
-    seconds, nanoseconds = divmod(run.time_ns, 10**9)
+def _start_time(row: TableRow) -> datetime | None:
+    if row.time_ns is None:
+        return None
+    seconds, nanoseconds = divmod(row.time_ns, 10**9)
     return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=nanoseconds // 1000)
 
 
-def _score_reader(metric: str) -> Callable[[StoredRun], float | None]:
-    def read(run: StoredRun) -> float | None:
-        scores = run.current.document["scores"]
+def _score_reader(metric: str) -> Callable[[TableRow], float | None]:
+    def read(row: TableRow) -> float | None:
+        scores = row.document.get("scores", ())
         value = next((score["value"] for score in scores if score["metric"] == metric), None)
         return None if value is None else float(value)
 
@@ -72,28 +94,28 @@ def _score_reader(metric: str) -> Callable[[StoredRun], float | None]:
 
 
 BASE_COLUMNS = (
-    Column("run_id", "text", lambda run: run.run_id),
+    document_column("run_id"),
     Column("time", "time", _start_time),
-    _document_column("unit"),
-    _document_column("trace_ids", "texts"),
-    _document_column("service"),
-    _document_column("environment"),
-    _document_column("agent"),
-    _document_column("component"),
-    _document_column("session_id"),
-    _document_column("input"),
-    _document_column("golden_id"),
-    Column("golden_match", "text", lambda run: _golden_match(run).get("how")),
-    Column("similarity", "number", lambda run: _golden_match(run).get("similarity")),
-    _document_column("passed", "boolean"),
-    _document_column("reason"),
-    _document_column("tools_used", "texts"),
-    _document_column("expected_tools", "texts"),
+    document_column("unit"),
+    document_column("trace_ids", "texts"),
+    document_column("service"),
+    document_column("environment"),
+    document_column("agent"),
+    document_column("component"),
+    document_column("session_id"),
+    document_column("input"),
+    document_column("golden_id"),
+    Column("golden_match", "text", lambda row: _golden_match(row).get("how")),
+    Column("similarity", "number", lambda row: _golden_match(row).get("similarity")),
+    document_column("passed", "boolean"),
+    document_column("reason"),
+    document_column("tools_used", "texts"),
+    document_column("expected_tools", "texts"),
     _tools_column("missing", "missing"),
     _tools_column("unexpected", "unexpected"),
     _tools_column("forbidden", "forbidden"),
-    Column("revision", "integer", lambda run: run.current.revision),
-    Column("evaluations", "integer", lambda run: run.evaluation_count),
+    document_column("revision", "integer"),
+    Column("evaluations", "integer", lambda row: row.evaluation_count),
 )
 """The columns of every table, which precede the scores."""
 
@@ -108,7 +130,7 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: F401 - checks that it is installed
 
 
-def write_parquet(runs: Iterable[StoredRun], columns: Sequence[Column], file: IO[bytes]) -> None:
+def write_parquet(rows: Iterable[TableRow], columns: Sequence[Column], file: IO[bytes]) -> None:
     """Write runs as a Parquet table, a row group at a time."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
@@ -122,14 +144,15 @@ def write_parquet(runs: Iterable[StoredRun], columns: Sequence[Column], file: IO
         "time": pa.timestamp("us", tz="UTC"),
     }
     schema = pa.schema([(column.name, arrow_types[column.column_type]) for column in columns])
-    remaining = iter(runs)
+    remaining = iter(rows)
     with ParquetWriter(file, schema) as writer:
         while group := list(islice(remaining, _ROW_GROUP_SIZE)):
-            arrays = [[_arrow_value(column.read(run)) for run in group] for column in columns]
+            arrays = [[cell_value(column.read(row)) for row in group] for column in columns]
             writer.write_table(pa.table(arrays, schema=schema))
 
 
-def _arrow_value(value: Any) -> Any:
+def cell_value(value: Any) -> Any:
+    """Return the value of a cell for Arrow and data frames, whose texts must be valid Unicode."""
     if isinstance(value, str):
         return valid_unicode(value)
     return list(map(valid_unicode, value)) if isinstance(value, list) else value
@@ -162,9 +185,9 @@ def export_runs(
 
     with _open_target(target, overwrite) as file:
         if export_format == "parquet":
-            write_parquet(counted(), columns, file)
+            write_parquet(map(TableRow.of_stored_run, counted()), columns, file)
         elif export_format == "csv":
-            _write_csv(counted(), columns, file)
+            _write_csv(map(TableRow.of_stored_run, counted()), columns, file)
         else:
             for run in counted():
                 file.write(f"{to_json(dict(run.current.document))}\n".encode())
@@ -211,13 +234,13 @@ spreadsheets separate cells by semicolons, even in quoted text, so a cell can al
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def _write_csv(runs: Iterable[StoredRun], columns: tuple[Column, ...], file: IO[bytes]) -> None:
+def _write_csv(rows: Iterable[TableRow], columns: tuple[Column, ...], file: IO[bytes]) -> None:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text)
         writer.writerow([column.name for column in columns])
-        for run in runs:
-            writer.writerow([_csv_cell(column.read(run)) for column in columns])
+        for row in rows:
+            writer.writerow([_csv_cell(column.read(row)) for column in columns])
     finally:
         text.detach()  # the caller closes the stream
 

@@ -16,6 +16,7 @@ from typing import Any
 from goldspan.errors import ConfigurationError, StoreError
 from goldspan.model import Evaluation
 from goldspan.store.connection_pool import ConnectionPool
+from goldspan.store.data_frames import StoreFrames
 from goldspan.store.queries import AggregateQueries, RunQuery, clamp_to_int64, encode_cursor
 from goldspan.store.run_export import export_runs
 from goldspan.store.run_records import RunRecord, record_of, valid_unicode, write_records
@@ -132,7 +133,7 @@ def open_store(
     )
 
 
-class SqliteStore(AggregateQueries):
+class SqliteStore(AggregateQueries, StoreFrames):
     """Stores evaluations in an SQLite file, which several threads and processes can share; see `Store`."""
 
     def __init__(

@@ -6,10 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import IO, Any, Literal, Protocol, TypeAlias, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from goldspan.errors import ConfigurationError
 from goldspan.model import Evaluation, RunUnit
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    PandasFrame: TypeAlias = pandas.DataFrame
+    PolarsFrame: TypeAlias = polars.DataFrame
 
 Verdict = Literal["pass", "fail", "not_evaluated"]
 ToolRole = Literal["called", "expected", "missing", "unexpected", "forbidden", "failed"]
@@ -326,6 +333,14 @@ class Store(Protocol):
         Returns:
             The number of runs written.
         """
+        ...
+
+    def to_pandas(self, filter: RunFilter = ALL_RUNS) -> PandasFrame:  # noqa: A002
+        """Return a pandas data frame with the columns of an export: a row for each run that matches, newest first."""
+        ...
+
+    def to_polars(self, filter: RunFilter = ALL_RUNS) -> PolarsFrame:  # noqa: A002
+        """Return a polars data frame with the columns of an export: a row for each run that matches, newest first."""
         ...
 
     def delete_trace(self, trace_id: str) -> int:

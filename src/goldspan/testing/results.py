@@ -25,6 +25,7 @@ from goldspan.model import Evaluation, Golden, GoldenSource, Run
 from goldspan.model.telemetry import content_digest
 from goldspan.sinks.serialization import document_json, evaluation_document, to_json
 from goldspan.store.run_records import evaluation_to_document, run_from_document
+from goldspan.testing.result_frames import ResultFrames
 from goldspan.testing.statistics import Interval, TrialCount, pass_at_k, pass_hat_k, wilson_interval
 
 FORMAT_VERSION = 1
@@ -185,7 +186,7 @@ def shortened_message(error: BaseException) -> str:
 
 
 @dataclass(frozen=True)
-class AgentResults:
+class AgentResults(ResultFrames):
     """The results of an agent on goldens. Each golden and trial occurs once."""
 
     header: ResultsHeader
