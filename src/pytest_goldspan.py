@@ -95,10 +95,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add scores, and what the process that prints the report needs, to the report of a test."""
     report = yield
-    if call.when == "call" and "goldspan.testing.captured_calls" in sys.modules:
-        from goldspan.testing.pytest_reports import describe_test
+    if call.when != "teardown" and "goldspan.testing.captured_calls" in sys.modules:
+        from goldspan.testing.pytest_reports import describe_setup, describe_test
 
-        describe_test(item, call, report)
+        if call.when == "setup":
+            describe_setup(item, call, report, _CASE_FIXTURE)
+        else:
+            describe_test(item, call, report)
     return report
 
 

@@ -10,58 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from goldspan import read_results
 from goldspan.testing import pytest_cases
-
-AGENT = """
-import goldspan
-
-@goldspan.trace
-def search(city): return ["Roma Inn"]
-
-@goldspan.trace
-def book(hotel): return "booked"
-
-@goldspan.trace(kind="agent")
-def agent(question):
-    if "Book" in question:
-        search("Rome")
-        book("Casa Roma")
-    elif "raise" in question:
-        search("Rome")
-        raise ValueError("no such hotel")
-
-@goldspan.trace(kind="agent")
-async def async_agent(question):
-    agent(question)
-"""
-GOLDENS = """
-goldens:
-  - {id: book, tags: [fast], input: Book a hotel, tools: [search, book]}
-  - {id: refund, input: Refund it, tools: [refund]}
-"""
-FIRST_TEST = """
-import pytest
-from app import agent
-
-@pytest.mark.goldens("goldens.yaml")
-def test_agent(golden_case):
-    agent(golden_case.input)
-"""
-
-
-@pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A project with an agent and goldens."""
-    monkeypatch.syspath_prepend(pytester.path)
-    pytester.makepyfile(app=AGENT)
-    (pytester.path / "goldens.yaml").write_text(GOLDENS)
-    return pytester
-
-
-def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Run the tests of a project in a process of their own, because a process has one tracer provider."""
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+from support.pytest_project import FIRST_TEST, run
 
 
 def collect(project: pytest.Pytester) -> pytest.RunResult:
@@ -251,59 +201,6 @@ def test_captured_tools_are_asserted_without_goldens(project: pytest.Pytester) -
     result = run(project)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*test_agent.py:10", "Expected mail was not called.", "*test_agent.py:13"])
-
-
-# --- the report -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.e2e)])
-def test_the_report_holds_the_cases_of_all_processes(project: pytest.Pytester, processes: int) -> None:
-    project.makepyfile(test_agent=FIRST_TEST, test_again=FIRST_TEST)
-    result = run(project, "-n", str(processes), "--goldspan-report", "out")
-    result.assert_outcomes(passed=2, failed=2)
-    results = read_results(project.path / "out" / "results.jsonl")
-    assert {case.key: case.outcome for case in results.cases} == {
-        ("book", 1): "passed",
-        ("book", 2): "passed",
-        ("refund", 1): "failed",
-        ("refund", 2): "failed",
-    }
-    assert results.header.goldens == ("goldens.yaml",)
-    assert results.header.trials == 2
-    (book, *_) = (case for case in results.cases if case.golden_id == "book")
-    assert book.tags == ("fast",)
-    assert book.source is not None
-    assert (book.source.file, book.source.line) == ("goldens.yaml", 3)
-    assert "Roma" not in (project.path / "out" / "results.jsonl").read_text()
-    html = (project.path / "out" / "report.html").read_text()
-    assert "Expected refund was not called." in html
-    assert "Casa Roma" not in html
-
-
-@pytest.mark.e2e
-def test_the_report_keeps_arguments_on_request(project: pytest.Pytester) -> None:
-    project.makepyfile(test_agent=FIRST_TEST)
-    run(project, "--goldspan-report", "out", "--goldspan-keep-arguments")
-    assert "Casa Roma" in (project.path / "out" / "results.jsonl").read_text()
-    assert read_results(project.path / "out" / "results.jsonl").header.keeps_arguments
-
-
-@pytest.mark.e2e
-def test_a_crash_is_an_error_in_the_report(project: pytest.Pytester) -> None:
-    (project.path / "goldens.yaml").write_text("goldens: [{id: broken, input: raise, tools: [search]}]")
-    project.makepyfile(test_agent=FIRST_TEST)
-    run(project, "--goldspan-report", "out")
-    (case,) = read_results(project.path / "out" / "results.jsonl").cases
-    assert case.outcome == "error"
-    assert case.reason == "ValueError: no such hotel"
-
-
-def test_a_report_that_cannot_be_written_is_said(project: pytest.Pytester) -> None:
-    project.makepyfile(test_agent=FIRST_TEST)
-    (project.path / "taken").write_text("a file")
-    result = run(project, "--goldspan-report", "taken")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --goldspan-report: *taken*"])
 
 
 # --- wrong use --------------------------------------------------------------------------------------------------------

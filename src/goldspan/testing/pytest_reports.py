@@ -5,8 +5,9 @@ With pytest-xdist the workers run the tests, and one process prints and writes. 
 
 from __future__ import annotations
 
+import os
 import time
-from collections import defaultdict
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from goldspan.errors import GoldspanError
 from goldspan.goldens import Goldens, load_goldens
-from goldspan.model import Evaluation
+from goldspan.model import Evaluation, Golden
 from goldspan.scoring import evaluate
 from goldspan.scoring.evaluator import SCORING_VERSION
 from goldspan.testing.assertions import ToolsAssertionError, failure_text
@@ -37,9 +38,26 @@ from goldspan.testing.results import (
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
 _PROPERTY_PREFIX = "goldspan."
+_NEVER_ENDED = CaseError("TestNotEnded", "its process, or the session, stopped before the test ended")
+_TIMEOUT_MESSAGE = "from pytest-timeout."
+"""How the message ends with which pytest-timeout fails a test."""
 
 
 # --- in the process that runs a test ----------------------------------------------------------------------------------
+
+
+def describe_setup(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, fixture: str) -> None:
+    """Add to the report of the setup of a test its case as an error: that of the setup, or that the test never ended.
+
+    The report of the test itself replaces the case. It never comes if the process of the test dies.
+    """
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or fixture not in callspec.params or report.skipped:
+        return
+    golden, _, files = callspec.params[fixture]
+    error = _case_error(call.excinfo.value) if call.excinfo is not None else _NEVER_ENDED
+    case = _unfinished_case(golden, call, error)
+    vars(report)["goldspan_case"] = [case.to_document(), list(files)]
 
 
 def describe_test(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -87,21 +105,32 @@ def _location(item: pytest.Item, call: pytest.CallInfo[None]) -> tuple[Path, int
 
 def _case_result(case: GoldenCase, call: pytest.CallInfo[None]) -> CaseResult:
     """Return the case of a test. An exception that is not about the tools is an error of the agent."""
-    golden, evaluation = case.golden, case.evaluation
-    has_crashed = call.excinfo is not None and (evaluation is None or evaluation.passed is True)
-    base = CaseResult(
+    golden, raised = case.golden, call.excinfo
+    if raised is None or (case.evaluation is not None and case.evaluation.passed is not True):
+        evaluation = case.evaluate()
+        if raised is None or evaluation.passed is not True:
+            document, run = evaluation_documents(evaluation, keep_arguments=True)
+            base = _unfinished_case(golden, call, None)
+            return replace(base, outcome=outcome_of(evaluation), evaluation=document, run=run)
+    return _unfinished_case(golden, call, _case_error(raised.value))
+
+
+def _unfinished_case(golden: Golden, call: pytest.CallInfo[None], error: CaseError | None) -> CaseResult:
+    """Return the case of a golden without an evaluation."""
+    is_timeout = error is not None and error.message.endswith(_TIMEOUT_MESSAGE)
+    return CaseResult(
         golden.id,
-        "error",
+        "timeout" if is_timeout else "error",
         tags=golden.tags,
         source=golden.source,
+        error=error,
         duration_ms=round(call.duration * 1000, 3),
         golden_digest=golden.digest,
     )
-    if has_crashed and call.excinfo is not None:
-        error = call.excinfo.value
-        return replace(base, error=CaseError(type(error).__name__, shortened_message(error)))
-    document, run = evaluation_documents(evaluation or case.evaluate(), keep_arguments=True)
-    return replace(base, outcome=outcome_of(case.evaluate()), evaluation=document, run=run)
+
+
+def _case_error(error: BaseException) -> CaseError:
+    return CaseError(type(error).__name__, shortened_message(error))
 
 
 # --- in the process that prints and writes ----------------------------------------------------------------------------
@@ -156,63 +185,129 @@ def register_report_writer(config: pytest.Config, folder: str) -> None:
 
 
 class _ReportWriter:
-    """Collects the cases of a session and writes them at its end, also after an interruption."""
+    """Writes each case of a session when its test ends, and the report at the end, also after an interruption.
+
+    While the tests run, cases are appended to the results file. The file is written anew when its header changes, and
+    at the end, so that it has one line for each case.
+    """
 
     def __init__(self, folder: Path, keep_arguments: bool) -> None:
         self.folder = folder
         self.keep_arguments = keep_arguments
-        self._cases: dict[tuple[str, str], tuple[CaseResult, tuple[str, ...]]] = {}
+        self._cases: dict[tuple[str, str], CaseResult] = {}
         """By test and golden: the repetition of a failed test replaces its earlier case."""
-        self._attempts: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._trials: Counter[str] = Counter()
+        self._goldens_by_files: dict[tuple[str, ...], Goldens] = {}
+        self._header = ResultsHeader(
+            SCORING_VERSION,
+            keeps_arguments=keep_arguments,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+        self._writer: ResultsWriter | None = None
+        self._error: Exception | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember the case of a test."""
-        if not hasattr(report, "goldspan_case"):
+        """Write the case of a test."""
+        if self._error is not None or report.when == "teardown":
             return
-        document, files = report.goldspan_case
-        case = case_from_document(document)
-        key = report.nodeid, case.golden_id
-        self._attempts[key] += 1
-        self._cases[key] = replace(case, attempts=self._attempts[key]), tuple(files)
+        try:
+            if hasattr(report, "goldspan_case"):
+                document, files = report.goldspan_case
+                self._add(report, case_from_document(document), tuple(files))
+            elif report.skipped:
+                self._remove_case(report.nodeid)
+        except (GoldspanError, OSError) as error:  # a test does not fail because its case cannot be written
+            self._error = error
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Write the files and print where they are."""
-        if not self._cases:
-            terminalreporter.write_line("goldspan: no test has a golden, so no report is written")
-            return
         try:
-            self._write()
+            if self._error is not None:
+                raise self._error
+            if not self._cases:
+                terminalreporter.write_line("goldspan: no test has a golden, so no report is written")
+                self._delete_results()
+                return
+            self._write_anew()
+            self._write_html()
         except (GoldspanError, OSError) as error:
             terminalreporter.write_line(f"goldspan: the report cannot be written: {error}", red=True)
             return
+        finally:
+            if self._writer is not None:
+                self._writer.close()
         for name in (RESULTS_FILE, REPORT_FILE):
             terminalreporter.write_line(f"goldspan: {self.folder / name} is written")
 
-    def _write(self) -> None:
-        goldens_by_files = {files: load_goldens(*files) for _, files in self._cases.values()}
-        cases = [
-            _evaluated_again(case, goldens_by_files[files], self.keep_arguments) for case, files in self._cases.values()
-        ]
-        header = ResultsHeader(
-            SCORING_VERSION,
-            goldens=tuple(dict.fromkeys(file for files in goldens_by_files for file in files)),
-            goldens_digest=goldens_digest(golden for goldens in goldens_by_files.values() for golden in goldens),
-            keeps_arguments=self.keep_arguments,
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        )
-        numbered = _number_trials(cases)
-        header = replace(header, trials=max(case.trial for case in numbered))
-        with ResultsWriter(self.folder / RESULTS_FILE, header) as writer:
-            for case in numbered:
-                writer.write(case)
-        self._write_html([case.live_evaluation for case in numbered if case.live_evaluation is not None], header)
+    def _add(self, report: pytest.TestReport, case: CaseResult, files: tuple[str, ...]) -> None:
+        """Add a case, or replace the earlier case of the same test."""
+        key = report.nodeid, case.golden_id
+        if report.when == "setup":
+            self._attempts[key] += 1
+        if key not in self._cases:
+            self._trials[case.golden_id] += 1
+        trial = self._cases[key].trial if key in self._cases else self._trials[case.golden_id]
+        has_new_header = files not in self._goldens_by_files or trial > self._header.trials
+        if files not in self._goldens_by_files:
+            self._goldens_by_files[files] = load_goldens(*files)
+        evaluated = _evaluated_again(case, self._goldens_by_files[files], self.keep_arguments)
+        self._cases[key] = replace(evaluated, trial=trial, attempts=self._attempts[key])
+        if self._writer is None or has_new_header:
+            self._write_anew()
+        else:
+            self._writer.write(self._cases[key])
 
-    def _write_html(self, evaluations: list[Evaluation], header: ResultsHeader) -> None:
+    def _remove_case(self, test: str) -> None:
+        """Remove the case of a test that was skipped after its setup, and number the trials again."""
+        kept = {key: case for key, case in self._cases.items() if key[0] != test}
+        if len(kept) == len(self._cases):
+            return
+        self._trials.clear()
+        for key, case in kept.items():
+            self._trials[case.golden_id] += 1
+            kept[key] = replace(case, trial=self._trials[case.golden_id])
+        self._cases = kept
+        self._write_anew()
+
+    def _write_anew(self) -> None:
+        """Write the header and all cases. A file of an earlier session is renamed; that of this session is replaced."""
+        goldens = [golden for each in self._goldens_by_files.values() for golden in each]
+        self._header = replace(
+            self._header,
+            goldens=tuple(dict.fromkeys(file for files in self._goldens_by_files for file in files)),
+            goldens_digest=goldens_digest(goldens),
+            trials=max((case.trial for case in self._cases.values()), default=1),
+        )
+        path = self.folder / RESULTS_FILE
+        if self._writer is None:
+            self._writer = ResultsWriter(path, self._header)
+            for case in self._cases.values():
+                self._writer.write(case)
+            return
+        self._writer.close()
+        replacement = self.folder / f"{RESULTS_FILE}.new"
+        replacement.unlink(missing_ok=True)
+        with ResultsWriter(replacement, self._header) as writer:
+            for case in self._cases.values():
+                writer.write(case)
+        os.replace(replacement, path)  # a process that dies now loses no case
+        self._writer = ResultsWriter(path, self._header, resume=True)
+
+    def _delete_results(self) -> None:
+        """Delete the results file of this session, whose tests were all skipped after their setup."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer.path.unlink()
+
+    def _write_html(self) -> None:
         from goldspan.web.html_report import render_html
         from goldspan.web.run_report import ReportHeader, build_report, temporary_store
 
+        evaluations = [case.live_evaluation for case in self._cases.values() if case.live_evaluation is not None]
         with temporary_store(evaluations, keep_arguments=self.keep_arguments) as store:
-            report = build_report(store, ReportHeader("goldspan report of pytest", time.time_ns(), header.goldens))
+            header = ReportHeader("goldspan report of pytest", time.time_ns(), self._header.goldens)
+            report = build_report(store, header)
         (self.folder / REPORT_FILE).write_text(render_html(report), encoding="utf-8")
 
 
@@ -224,13 +319,3 @@ def _evaluated_again(case: CaseResult, goldens: Goldens, keep_arguments: bool) -
     evaluation = evaluate(run, goldens)
     document, run_document = evaluation_documents(evaluation, keep_arguments=keep_arguments)
     return replace(case, evaluation=document, run=run_document, live_evaluation=evaluation)
-
-
-def _number_trials(cases: list[CaseResult]) -> list[CaseResult]:
-    """Return the cases with a number for each test of the same golden."""
-    numbers: defaultdict[str, int] = defaultdict(int)
-    numbered = []
-    for case in cases:
-        numbers[case.golden_id] += 1
-        numbered.append(replace(case, trial=numbers[case.golden_id]))
-    return numbered
