@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -62,12 +63,27 @@ class ApiServer:
         return answer.status, headers, read
 
 
+class _Server(uvicorn.Server):
+    """Ends when it is told to. uvicorn looks ten times a second, and waits for as long again."""
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:
+            await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        while self.server_state.connections:
+            await asyncio.sleep(0.005)
+
+
 @contextmanager
 def serving(world: ApiServer) -> Iterator[ApiServer]:
     """Serve the API of a store on a free port until the block ends."""
     listening = socket.create_server(("127.0.0.1", 0))
     app = Starlette(routes=api_routes(world.store, evaluate=world.judge, drop_pending_trace=world.forgotten.append))
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
+    server = _Server(uvicorn.Config(app, lifespan="off", ws="none", log_config=None))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     world.port = listening.getsockname()[1]
