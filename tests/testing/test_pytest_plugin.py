@@ -156,7 +156,7 @@ def test_async_tests_of_anyio_are_evaluated(project: pytest.Pytester) -> None:
             await async_agent(golden_case.input)
         """
     )
-    result = run(project)
+    result = run(project, options=())
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["Expected refund was not called."])
 
