@@ -10,6 +10,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.browser import Visit, Visiting, open_browser, visit
+from support.command_line import goldspan
+
+__all__ = ["goldspan"]
 
 
 @pytest.fixture(scope="module")

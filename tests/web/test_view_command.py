@@ -17,6 +17,7 @@ import pytest
 
 from goldspan import Goldens, Run, evaluate
 from goldspan.store import open_store
+from support.command_line import Goldspan
 from support.gateway_process import PATIENCE_S, eventually
 from support.page_server import View, store_in, viewing
 
@@ -129,11 +130,12 @@ def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, name: str) 
     assert not (tmp_path / "nothing.db").exists()
 
 
-def test_a_file_that_is_not_a_store_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_reported(tmp_path: Path, goldspan: Goldspan) -> None:
     (tmp_path / "notes.db").write_text("not a store, but long enough to be read as one\n" * 200)
-    status, said = run_failing_view(tmp_path, tmp_path / "notes.db")
-    assert status == 2
-    assert "Traceback" not in said
+    shown = goldspan("view", tmp_path / "notes.db", "--no-open")
+    assert shown.status == 2
+    assert "notes.db" in shown.err
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.e2e
