@@ -47,13 +47,19 @@ class ReconciledCalls:
 
 
 def reconcile(
-    nodes: list[SpanNode], offered: Iterable[ToolDefinition] = (), *, other_call_ids: Container[str] = ()
+    nodes: list[SpanNode],
+    offered: Iterable[ToolDefinition] = (),
+    *,
+    turns: list[ModelTurn] | None = None,
+    other_call_ids: Container[str] = (),
 ) -> ReconciledCalls:
     """Merges all evidence in the spans of one run into its tool calls, by start time.
 
-    `offered` are the tools offered to the model, `other_call_ids` the ids of calls that other runs call_by_node.
+    `offered` are the tools offered to the model, `turns` the turns of the models in the spans if they are known, and
+    `other_call_ids` the ids of calls that other runs made.
     """
-    turns = find_model_turns(nodes)
+    if turns is None:
+        turns = find_model_turns(nodes)
     last = last_turns(turns)
     registry = CallRegistry(executed_calls(nodes), nodes, other_call_ids=other_call_ids)
     registry.add_turns(turns)

@@ -34,7 +34,10 @@ def assemble_run(segment: RunSpans, *, golden_id_attributes: Sequence[str], othe
     offered = _offered_tools(nodes, root)
     # If a tool is a component, the tool itself is evaluated and is not one of its calls.
     is_tool_component = segment.unit == "component" and root is not None and root.role == "tool"
-    found = reconcile(nodes[1:] if is_tool_component else nodes, offered, other_call_ids=other_call_ids)
+    if is_tool_component:
+        found = reconcile(nodes[1:], offered, other_call_ids=other_call_ids)
+    else:
+        found = reconcile(nodes, offered, turns=segment.turns, other_call_ids=other_call_ids)
     annotations = read_annotations(segment, golden_id_attributes)
     # Texts of the root span come first, then those of the agents inside it, then those of the models. Texts inside
     # tools come last: the agent or model in a tool received another request.
@@ -99,6 +102,7 @@ class _SpanSummary:
         "end_ns",
         "fallback",
         "in_tools",
+        "last_start_ns",
         "orphans",
         "request_nodes",
         "session_id",
@@ -118,30 +122,29 @@ class _SpanSummary:
         """The spans inside a tool."""
         self.unknown_names: set[str] = set()
         """The names of spans without a role that neither enclose a tool nor are inside one."""
-        self.session_id: str | None = None
-        self.orphans = self.dropped_attributes = self.unknown_spans = 0
+        session_id: str | None = None
+        orphans = dropped_attributes = unknown_spans = 0
         conventions: set[tuple[str, ...]] = set()
         guessed: set[str] = set()
         starts: list[int] = []
         ends: list[int] = []
-        in_tools = self.in_tools
+        in_tools, trace_ids = self.in_tools, self.trace_ids
         for node in nodes:
             span, facts, role, parent = node.span, node.facts, node.role, node.parent
-            self.trace_ids[span.trace_id] = None
+            trace_ids[span.trace_id] = None
             if span.start_ns is not None:
                 starts.append(span.start_ns)
             if span.end_ns is not None:
                 ends.append(span.end_ns)
             if parent is None:
-                self.orphans += node is not root and node.is_orphan
+                orphans += node is not root and node.is_orphan
             elif parent.role == "tool" or (in_tools and parent in in_tools):
                 in_tools.add(node)
-            if not self.session_id:
-                self.session_id = facts.session_id
-            self.dropped_attributes += span.dropped_attributes
-            self.unknown_spans += node.unknown_spans
+            session_id = session_id or facts.session_id
+            dropped_attributes += span.dropped_attributes
+            unknown_spans += node.unknown_spans
             if role is None:
-                self.unknown_spans += not facts.conventions and node is not root
+                unknown_spans += not facts.conventions and node is not root
                 if not _wraps_tool(node):
                     self.unknown_names.add(span.name)
             else:
@@ -152,7 +155,10 @@ class _SpanSummary:
                         self.agents.append(node)
             if facts.guessed_from is not None:
                 guessed.add(facts.guessed_from)
+        self.orphans, self.dropped_attributes, self.unknown_spans = orphans, dropped_attributes, unknown_spans
+        self.session_id = session_id
         self.start_ns, self.end_ns = min(starts, default=None), max(ends, default=None)
+        self.last_start_ns = max(starts, default=None)
         self.conventions = frozenset().union(*conventions) if conventions else frozenset[str]()
         self.fallback = tuple(sorted(guessed))
 
@@ -298,26 +304,28 @@ def _health(
         calls_unpaired=found.contradictions.unpaired,
         calls_unanswered=found.contradictions.unanswered,
         results_unknown=found.contradictions.results_unknown,
-        began_late=_count_late_spans(nodes, segment.root),
+        began_late=_count_late_spans(nodes, segment.root, spans.last_start_ns),
         calls_invisible=invisible,
         without_content=run_checks.instrumentations_without_content(nodes)
         if absent or content_off or invisible
         else (),
-        unknown_families=_tree_root(nodes[0]).unknown_families if invisible else (),
+        unknown_families=nodes[0].unknown_families if invisible else (),
         unknown_spans=spans.unknown_spans,
         fallback=spans.fallback,
         idle_agents=run_checks.idle_agents(nodes, spans.agents),
     )
 
 
-def _count_late_spans(nodes: list[SpanNode], root: SpanNode | None) -> int:
+def _count_late_spans(nodes: list[SpanNode], root: SpanNode | None, last_start_ns: int | None) -> int:
     """The number of spans that started after the root span ended; outside the root, after the top span ended.
 
     Only times of one process are compared, because the clocks of two processes differ. Only spans with a role count.
     """
-    if root is None or root.span.end_ns is None:
+    if root is None or root.span.end_ns is None or last_start_ns is None:
         return 0
     root_end = root.span.end_ns + CLOCK_TOLERANCE_NS
+    if last_start_ns <= root_end:
+        return 0
     late = [node for node in nodes if root_end < node.start < UNKNOWN_TIME and node.role is not None]
     late = [node for node in late if node.span.resource == root.span.resource]
     if not late:
@@ -344,17 +352,11 @@ def _tool_lookalikes(node: SpanNode, unknown: set[str], offered: Iterable[ToolDe
 
     `unknown` are the names inside the run; those in the whole trace of its first node are added.
     """
-    unknown = unknown.union(_tree_root(node).unknown_span_names)
+    unknown = unknown.union(node.unknown_span_names)
     if not unknown:
         return ()
     tools = {fold_name(tool.name) for tool in offered}
     return tuple(sorted([name for name in unknown if _is_named_like_tool(name) or fold_name(name) in tools]))
-
-
-def _tree_root(node: SpanNode) -> SpanNode:
-    while node.parent is not None:
-        node = node.parent
-    return node
 
 
 def _wraps_tool(node: SpanNode) -> bool:

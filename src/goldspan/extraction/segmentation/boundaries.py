@@ -44,10 +44,20 @@ class RunSpans:
     """The root spans, by start time, of work that the runtime resumed for the request later without user input; the
     model spans if these are missing.
     """
+    _turns: list[ModelTurn] = field(default_factory=list, init=False)
+    _nodes_with_turns: int = field(default=0, init=False)
+    """How many of the nodes the turns were found in: nodes are only ever added."""
 
     def __post_init__(self) -> None:
         if self.root is not None:
             self.root_id = self.root.span.span_id
+
+    @property
+    def turns(self) -> list[ModelTurn]:
+        """The turns of the model spans, by time; found again only if nodes were added."""
+        if self._nodes_with_turns != len(self.nodes):
+            self._turns, self._nodes_with_turns = find_model_turns(self.nodes), len(self.nodes)
+        return self._turns
 
     @property
     def trace_id(self) -> str:
@@ -331,7 +341,7 @@ def _assign_detached_spans(detached: list[SpanNode], segments: list[RunSpans]) -
             owner[node].nodes.extend(node.walk())
     tools = [node for node in in_order if node.role == "tool"]
     if len(segments) > 1 and tools:
-        segment_by_turn = {turn: segment for segment in segments for turn in find_model_turns(segment.nodes)}
+        segment_by_turn = {turn: segment for segment in segments for turn in segment.turns}
         turns = RequestedCallIndex.from_turns(segment_by_turn).match_tools(tools)
         owner |= {tool: segment_by_turn[turn] for tool, turn in turns.items()}
     for tool in tools:

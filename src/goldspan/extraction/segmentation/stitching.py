@@ -37,7 +37,7 @@ def split_by_history(segment: RunSpans) -> list[RunSpans]:
     """Returns the requests in an unmarked segment: one, unless the same agent received several requests in it."""
     if segment.is_marked or (segment.root is not None and segment.root.role == "model"):
         return [segment]
-    turns = find_model_turns(segment.nodes)
+    turns = segment.turns
     if len({turn.user_texts for turn in turns}) < 2:  # several requests differ in their user messages
         return [segment]
     sequences = group_turns(turns)
