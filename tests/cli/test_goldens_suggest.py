@@ -127,3 +127,38 @@ def test_a_golden_that_yaml_cannot_express_loses_its_arguments(goldspan: Goldspa
             opened.submit(evaluate(Run(str(number), input="x\u0007", tool_calls=calls), Goldens()))
     result = goldspan("suggest", tmp_path, "--where", "covered=false")
     assert (result.status, "      - book\n" in result.out or "tools: [book]" in result.out) == (0, True)
+
+
+def test_suggested_goldens_use_the_tools_of_an_existing_file_and_load_beside_it(
+    goldspan: Goldspan, tmp_path: Path
+) -> None:
+    existing, out = tmp_path / "goldens.yaml", tmp_path / "more.yaml"
+    existing.write_text(
+        "tools:\n  book_hotel: {aliases: [reserve]}\ngoldens:\n  - {id: book-it, input: Hi, tools: [], owner: me}\n"
+    )
+    runs = [
+        Run(f"r{number}", input="Book it.", tool_calls=(ToolCall(("reserve", "book_hotel")[number % 2]),))
+        for number in range(12)
+    ]
+    with open_store(tmp_path / "runs.db") as store:
+        store.submit_many(evaluate(run, Goldens()) for run in runs)
+    where = ("--where", "covered=false")
+    alone = goldspan("suggest", tmp_path / "runs.db", *where)
+    assert "any_of: [book_hotel, reserve]" in alone.out
+    assert "- id: book-it\n" in alone.out
+    result = goldspan("suggest", tmp_path / "runs.db", *where, "--goldens", existing, "--out", out)
+    assert result.status == 0
+    assert out.read_text().startswith(
+        "# for use with the golden files of --goldens, whose declared tools apply\nversion"
+    )
+    assert "1 golden written" in result.err
+    assert "owner" in result.err  # the warning about a key that goldspan does not define
+    together = load_goldens(existing, out, on_warning=lambda message: None)
+    assert [golden.id for golden in together] == ["book-it", "book-it-2"]
+    assert [evaluate(run, together).passed for run in runs] == [True] * 12
+
+
+def test_a_golden_file_that_cannot_be_read_ends_with_status_2(goldspan: Goldspan, store: Path, tmp_path: Path) -> None:
+    result = goldspan("suggest", store, "--goldens", tmp_path / "none.yaml")
+    assert (result.status, result.out) == (2, "")
+    assert "none.yaml" in result.err

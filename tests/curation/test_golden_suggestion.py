@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from goldspan import Golden, Goldens, Run, ToolCall, evaluate
 from goldspan.curation.golden_suggestion import Suggestion, SuggestionOptions, suggest_goldens
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.golden_files.golden_writer import goldens_to_yaml
-from goldspan.model import AnyOf, ExpectedTool, Parallel, Times, ToolDefinition, When
+from goldspan.model import AnyOf, ExpectedTool, Parallel, Times, Tool, ToolDefinition, Vocabulary, When
 from goldspan.model.value_matchers import OfType, OneOf, Regex, Unordered
 
 
@@ -477,3 +478,55 @@ def test_a_golden_has_the_condition_of_several_wordings() -> None:
         assert isinstance(suggestion.golden, Golden)
         assert isinstance(suggestion.golden.when, When)
         assert suggestion.found == suggestion.runs
+
+
+# --- existing goldens -------------------------------------------------------------------------------------------------
+
+DECLARED = Vocabulary((Tool("book_hotel", aliases=("hotel.book", "reserve")), Tool("search", server="shop")))
+
+
+def test_calls_of_declared_names_and_aliases_are_one_tool_with_the_declared_name() -> None:
+    sequences = [["find", ("hotel.book", "reserve", "book_hotel")[number % 3]] for number in range(12)]
+    runs = runs_of(*sequences)
+    (item,) = [item for item in only(runs).golden.tools if isinstance(item, AnyOf)]
+    assert item.name == "book_hotel or hotel.book or reserve"
+    suggestion = only(runs, existing=Goldens(vocabulary=DECLARED))
+    assert names(suggestion) == ["find", "book_hotel"]
+    assert suggestion.golden.vocabulary == DECLARED
+    assert suggestion.passing == 12
+
+
+def test_a_failed_attempt_under_an_alias_is_no_call_of_its_own() -> None:
+    runs = runs_of(*[[call("reserve", error="busy"), "book_hotel"]] * 12)
+    assert names(only(runs)) == ["reserve", "book_hotel"]
+    assert names(only(runs, existing=Goldens(vocabulary=DECLARED))) == ["book_hotel"]
+
+
+def test_no_alias_of_a_called_tool_is_forbidden() -> None:
+    offered = tuple(map(ToolDefinition, ("reserve", "book_hotel", "cancel")))
+    runs = [replace(run, available_tools=offered) for run in runs_of(*[["book_hotel"]] * 12)]
+    assert only(runs, forbid=True).golden.forbid == ("cancel", "reserve")
+    assert only(runs, forbid=True, existing=Goldens(vocabulary=DECLARED)).golden.forbid == ("cancel",)
+
+
+def test_side_effects_are_selected_by_any_declared_name() -> None:
+    runs = runs_of(*[["find", "reserve"]] * 12)
+    suggestion = only(runs, existing=Goldens(vocabulary=DECLARED), write_tools=("book_*",))
+    assert names(suggestion) == ["book_hotel"]
+    assert only(runs_of(*[["find"]] * 12), existing=Goldens(vocabulary=DECLARED), write_tools=("f*",)).passing == 12
+
+
+def test_ids_of_existing_goldens_are_not_reused_except_by_runs_that_name_them() -> None:
+    runs = runs_of(*[["search", "book"]] * 3)
+    taken = only(runs).golden.id
+    assert only(runs, existing=Goldens([Golden(taken, "Something else.")])).golden.id == f"{taken}-2"
+    named = [replace(run, golden_id="mine") for run in runs]
+    assert only(named, existing=Goldens([Golden("mine", "Something else.")])).golden.id == "mine"
+
+
+def test_runs_that_an_existing_golden_of_the_same_request_takes_are_not_counted_as_found() -> None:
+    runs = runs_of(*[["search", "book"]] * 3)
+    assert only(runs).found == 3
+    suggestion = only(runs, existing=Goldens([Golden("other", "Book a room.", tools=(ExpectedTool("pay"),))]))
+    assert suggestion.found == 0
+    assert suggestion.comments[-1] == "the condition selects 0 of them"

@@ -25,6 +25,7 @@ Examples:\n
   goldspan goldens suggest goldspan.db --where 'tool_selection>=0.8' --forbid\n
   goldspan goldens suggest traces.jsonl --results rewards.csv --where reward=1\n
   goldspan goldens suggest goldspan.db --write-tool 'book_*' --write-tool 'cancel_*'\n
+  goldspan goldens suggest goldspan.db --goldens goldens.yaml --where 'rating>=4' --out more.yaml\n
 """
 
 
@@ -91,6 +92,17 @@ def suggest(
             "goldens tolerate all other calls, and a further side effect fails the run.",
         ),
     ] = None,
+    goldens: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--goldens",
+            "-g",
+            metavar="FILE",
+            help="Golden file with which the suggested goldens will be used: the tools that it declares apply, with "
+            "their aliases and servers, and its ids are not reused. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     unit: options.UnitOption = "request",
     golden_id_attribute: options.GoldenIdAttribute = None,
     out: Annotated[
@@ -112,6 +124,10 @@ def suggest(
     if out is not None and out.exists() and not force:
         raise ConfigurationError(f"{out}: the file exists; --force overwrites it")
     settings = SuggestionOptions(min_support, min_runs, similarity, arguments, forbid, tuple(write_tool or ()))
+    if goldens:
+        from goldspan.goldens import load_goldens
+
+        settings = replace(settings, existing=load_goldens(*goldens, on_warning=print_warning))
     runs, others = _read_runs(paths, where, results, unit, golden_id_attribute, forbid=forbid)
     suggestions = suggest_goldens(
         runs,
@@ -119,7 +135,7 @@ def suggest(
         offered=tools_of(others),
         watch=lambda groups: with_known_total(groups, "suggesting"),
     )
-    text = _as_yaml(suggestions.items)
+    text = _as_yaml(suggestions.items, has_existing=bool(goldens))
     if not suggestions.items:
         print_warning(f"no golden: {_left_out(suggestions)}")
         raise typer.Exit(1)
@@ -173,7 +189,7 @@ def _read_store(
     return runs, others
 
 
-def _as_yaml(suggestions: Sequence[Suggestion]) -> str:
+def _as_yaml(suggestions: Sequence[Suggestion], *, has_existing: bool) -> str:
     """Return a golden file. A golden that YAML cannot express loses its arguments."""
     from goldspan.goldens.golden_files.golden_writer import (
         UnwritableError,
@@ -188,7 +204,8 @@ def _as_yaml(suggestions: Sequence[Suggestion]) -> str:
         except UnwritableError:
             part = draft_to_yaml(suggestion.golden)
         parts.append(part)
-    return "version: 1\ngoldens:\n" + "\n".join(parts)
+    note = "# for use with the golden files of --goldens, whose declared tools apply\n" if has_existing else ""
+    return f"{note}version: 1\ngoldens:\n" + "\n".join(parts)
 
 
 def _summary(suggestions: Suggestions, out: Path | None) -> str:

@@ -13,7 +13,7 @@ from goldspan.curation.argument_patterns import ArgumentPattern, CallSample, fin
 from goldspan.goldens.golden_files.golden_writer import effective_calls
 from goldspan.goldens.text_matching import normalize_text
 from goldspan.goldens.tool_names import tool_name_matcher
-from goldspan.model import NO_VOCABULARY, Run, ToolCall
+from goldspan.model import NO_VOCABULARY, Run, ToolCall, Vocabulary
 from goldspan.model.telemetry import content_digest
 
 MIN_RUNS_OF_ORDER = 3
@@ -84,6 +84,7 @@ class CallMiner:
         min_support: The share of the runs in which a pattern must hold.
         with_arguments: Whether to look at arguments.
         is_relevant: Whether to look at a call.
+        vocabulary: The declared tools, whose names and aliases are one tool.
     """
 
     def __init__(
@@ -93,13 +94,16 @@ class CallMiner:
         *,
         with_arguments: bool = True,
         is_relevant: Callable[[ToolCall], bool] = lambda _: True,
+        vocabulary: Vocabulary = NO_VOCABULARY,
     ) -> None:
         self._runs = runs
         self._min_support = min_support
         self._needed = min_support * len(runs) - 1e-9
         self._with_arguments = with_arguments
-        self._identity = tool_name_matcher(NO_VOCABULARY).tool_identity
-        self._calls = [[call for call in effective_calls(run.tool_calls) if is_relevant(call)] for run in runs]
+        self._names = tool_name_matcher(vocabulary)
+        self._calls = [
+            [call for call in effective_calls(run.tool_calls, vocabulary) if is_relevant(call)] for run in runs
+        ]
         self._requests = [normalize_text(run.input) for run in runs]
 
     def find(self) -> GroupPatterns:
@@ -121,7 +125,7 @@ class CallMiner:
         return GroupPatterns(tuple(required), tuple(optional), tuple(map(tuple, layers)))
 
     def _tool_key(self, call: ToolCall) -> str:
-        return repr(self._identity(call))
+        return repr(self._names.tool_identity(call))
 
     def _sort_key(self, pattern: Pattern) -> tuple[float, str]:
         """Return the mean position of the calls in their runs, and the name."""
@@ -193,7 +197,10 @@ class CallMiner:
 
     def _pattern(self, calls: Mapping[int, tuple[ToolCall, ...]], least: int) -> CallPattern:
         made = [(at, call) for at in sorted(calls) for call in calls[at]]
-        name = min(Counter(call.name for _, call in made).items(), key=lambda item: (-item[1], item[0]))[0]
+        if (declared := self._names.declared_tool(made[0][1])) is not None:
+            name = declared.name
+        else:
+            name = min(Counter(call.name for _, call in made).items(), key=lambda item: (-item[1], item[0]))[0]
         known = [(at, call) for at, call in made if isinstance(call.arguments, Mapping)]
         if not self._with_arguments or len(known) < self._min_support * len(made) or not known:
             return CallPattern(name, calls, least)

@@ -15,7 +15,6 @@ from goldspan.curation.call_patterns import (
 from goldspan.goldens.golden_files.golden_writer import replace_lone_surrogates
 from goldspan.goldens.tool_names import tool_name_matcher
 from goldspan.model import (
-    NO_VOCABULARY,
     ONCE,
     AnyOf,
     CallOrder,
@@ -59,7 +58,7 @@ class DraftRules:
 
         A golden that requires no call fails every run that calls an unexpected tool, also one that only reads.
         """
-        identity = tool_name_matcher(NO_VOCABULARY).tool_identity
+        identity = tool_name_matcher(golden.vocabulary).tool_identity
         allowed = {identity(ToolCall(pattern.name)) for pattern in self.patterns.optional}
         forbidden = [name for name in golden.write_tools or () if identity(ToolCall(name)) not in allowed]
         return replace(golden, extra="allow", forbid=tuple(sorted({*golden.forbid, *forbidden})))

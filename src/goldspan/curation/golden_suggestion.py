@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from goldspan.curation.call_patterns import AlternativePattern, CallMiner, GroupPatterns
 from goldspan.curation.draft_rules import DraftRules, relax_draft
@@ -22,11 +22,11 @@ from goldspan.goldens.golden_files.golden_writer import golden_id_for_text, repl
 from goldspan.goldens.tool_names import tool_name_matcher
 from goldspan.model import (
     COUNTED_TOOL_KINDS,
-    NO_VOCABULARY,
     CallOrder,
     Golden,
     Run,
     ToolCall,
+    Vocabulary,
 )
 from goldspan.scoring.matching.slot_plan import is_forbidden
 
@@ -55,6 +55,8 @@ class SuggestionOptions:
     write_tools: tuple[str, ...] = ()
     """Glob patterns of tools with side effects. If there are any, only calls of these tools are expected, and calls of
     other tools are tolerated."""
+    existing: Goldens = field(default_factory=Goldens)
+    """The goldens with which the suggested ones are used. Their declared tools apply, and their ids are not reused."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a value out of range."""
@@ -119,7 +121,7 @@ def suggest_goldens(
     large = [group for group in groups if len(group.runs) >= options.min_runs]
     tools = {*offered, *(tool.name for run in runs for tool in run.available_tools)}
     tools |= {name for run in runs for name in run.tools_used}
-    ids = _UniqueIds()
+    ids = _UniqueIds(golden.id for golden in options.existing)
     suggested = [found for group in watch(large) for found in _suggest_for_group(group, options, tools)]
     kept = [
         (group, replace(suggestion, golden=replace(suggestion.golden, id=ids.of(group))))
@@ -129,7 +131,7 @@ def suggest_goldens(
     small = [group for group in groups if len(group.runs) < options.min_runs]
     grouped = sum(len(group.runs) for group in groups)
     return Suggestions(
-        items=tuple(_with_found(kept)),
+        items=tuple(_with_found(kept, options.existing)),
         runs=len(runs),
         small_groups=len(small),
         runs_of_small_groups=sum(len(group.runs) for group in small),
@@ -156,23 +158,28 @@ def _suggest_for_group(
 
 
 class _UniqueIds:
-    """Returns the id of the golden of each group; equal ids get numbers."""
+    """Returns the id of the golden of each group; equal ids get numbers.
 
-    def __init__(self) -> None:
+    The golden of runs that name an existing golden has the id that they name: it replaces the existing one.
+    """
+
+    def __init__(self, existing: Iterable[str]) -> None:
+        self._existing = frozenset(existing)
         self._used: set[str] = set()
 
     def of(self, group: RunGroup) -> str:
         base = group.golden_id or golden_id_for_text(most_frequent_text(group) or "", group.runs[0].run_id)
         name, number = base, 2
-        while name in self._used:
+        while name in self._used or (name in self._existing and name != group.golden_id):
             name, number = f"{base}-{number}", number + 1
         self._used.add(name)
         return name
 
 
-def _with_found(suggested: Sequence[tuple[RunGroup, Suggestion]]) -> Iterator[Suggestion]:
+def _with_found(suggested: Sequence[tuple[RunGroup, Suggestion]], existing: Goldens) -> Iterator[Suggestion]:
     """Yield the suggestions with the number of runs that the lookup gives them, and a comment if it is not all."""
-    goldens = Goldens([suggestion.golden for _, suggestion in suggested])
+    new = {suggestion.golden.id: suggestion.golden for _, suggestion in suggested}
+    goldens = Goldens([*new.values(), *(golden for golden in existing if golden.id not in new)])
     for group, suggestion in suggested:
         matches = [goldens.find(replace(run, expected_tools=None)) for run in group.runs]
         found = sum(match is not None and match.golden.id == suggestion.golden.id for match in matches)
@@ -194,8 +201,9 @@ def _suggest_golden(
     """
     text, when = condition_of_group(group)
     text = None if text is None else replace_lone_surrogates(text)
-    base = Golden("", input=text, when=when, component=group.component)
-    names = tool_name_matcher(NO_VOCABULARY)
+    vocabulary = options.existing.vocabulary
+    base = Golden("", input=text, when=when, component=group.component, vocabulary=vocabulary)
+    names = tool_name_matcher(vocabulary)
 
     def is_relevant(call: ToolCall) -> bool:
         return not options.write_tools or is_forbidden(call, options.write_tools, names)
@@ -204,13 +212,19 @@ def _suggest_golden(
         writing = sorted(replace_lone_surrogates(name) for name in tools if name and is_relevant(ToolCall(name)))
         base = replace(base, write_tools=tuple(writing))
     mined = group.runs[:: -(-len(group.runs) // _MAX_MINED_RUNS)]
-    miner = CallMiner(mined, options.min_support, with_arguments=options.arguments, is_relevant=is_relevant)
+    miner = CallMiner(
+        mined,
+        options.min_support,
+        with_arguments=options.arguments,
+        is_relevant=is_relevant,
+        vocabulary=vocabulary,
+    )
     patterns = miner.find()
     if len(patterns.layers) <= 1:
         order: CallOrder = "any"
     else:
         order = "exact" if patterns.only_these and not options.write_tools else "in_order"
-    forbidden = _never_called(group.runs, tools) if options.forbid else ()
+    forbidden = _never_called(group.runs, tools, vocabulary) if options.forbid else ()
     draft = DraftRules(base, patterns, len(mined), order, forbidden)
     if draft.order != "any" and draft.orders_alternatives_in_groups:
         draft = replace(draft, order="any")
@@ -244,9 +258,9 @@ def _does_wording_decide(runs: Sequence[Run], patterns: GroupPatterns) -> bool:
     return False
 
 
-def _never_called(runs: Sequence[Run], tools: Iterable[str]) -> tuple[str, ...]:
+def _never_called(runs: Sequence[Run], tools: Iterable[str], vocabulary: Vocabulary) -> tuple[str, ...]:
     """Return the tools that no run calls, sorted by name."""
-    identity = tool_name_matcher(NO_VOCABULARY).tool_identity
+    identity = tool_name_matcher(vocabulary).tool_identity
     called = {
         identity(replace(call, server=None))
         for run in runs

@@ -24,6 +24,7 @@ from goldspan.model import (
     Run,
     Times,
     ToolCall,
+    Vocabulary,
     When,
 )
 from goldspan.model.telemetry import content_digest
@@ -298,13 +299,13 @@ def replace_lone_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def effective_calls(calls: Sequence[ToolCall]) -> list[ToolCall]:
+def effective_calls(calls: Sequence[ToolCall], vocabulary: Vocabulary = NO_VOCABULARY) -> list[ToolCall]:
     """Returns the calls of tools, without failed attempts before another call of the same tool.
 
     Calls of an agent with the name of a tool count as well, whatever the server of the tool, because a golden that
     names the tool matches both.
     """
-    tool_identity = tool_name_matcher(NO_VOCABULARY).tool_identity
+    tool_identity = tool_name_matcher(vocabulary).tool_identity
     made = [call for call in calls if call.was_made and call.name]
     tools = {tool_identity(replace(call, server=None)) for call in made if call.kind in COUNTED_TOOL_KINDS}
     called_later: set[Hashable] = set()
