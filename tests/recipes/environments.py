@@ -18,6 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".recipes"
 
+_PYTEST = [
+    *("pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-rerunfailures==16.7"),
+    *("pytest-timeout==2.4.0", "pytest-xdist==3.8.0"),
+    "jinja2>=3.1",  # for --goldspan-report
+]
+"""What a project needs to test its agent as tests/testing/frameworks does."""
 REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "logfire": (["logfire==5.2.0"],),
     "langfuse": (["langfuse==5.0.4"],),
@@ -36,6 +42,14 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     "schemathesis": (["schemathesis==4.32.5"],),
     "data_frames": (
         ["pandas==3.1.1; python_version >= '3.11'", "pandas==2.3.3; python_version < '3.11'", "polars==2.1.0"],
+    ),
+    "pydantic_ai": ([*_PYTEST, "pydantic-ai-slim==2.68.0"],),
+    "openai_agents": ([*_PYTEST, "openai-agents==0.24.0", "openinference-instrumentation-openai-agents==2.6.0"],),
+    "langgraph": (
+        [
+            *(*_PYTEST, "langgraph==1.2.24", "langchain-core==1.8.3"),
+            "openinference-instrumentation-langchain==0.1.80",
+        ],
     ),
 }
 """The arguments of each call of pip, in order. The last call also installs goldspan."""
