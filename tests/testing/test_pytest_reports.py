@@ -103,10 +103,16 @@ def test_a_worker_that_dies_leaves_an_error_and_the_others_continue(project: pyt
             if golden_case.input == "exit":
                 os._exit(3)
             agent(golden_case.input)
+
+        def test_without_golden():
+            os._exit(3)
         """
     )
     result = run(project, "-n", "2", "--goldspan-report", "out")
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(
+        ["goldspan: test_agent.py::test_without_golden ended its process, so the results lack *"]
+    )
     outcomes = {golden: outcome for golden, (outcome, *_) in read_cases(project).items()}
     assert outcomes == {"book": "passed", "refund": "failed", "fatal": "error"}
     assert (project.path / "out" / "report.html").exists()

@@ -39,6 +39,8 @@ RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
 _PROPERTY_PREFIX = "goldspan."
 _NEVER_ENDED = CaseError("TestNotEnded", "its process, or the session, stopped before the test ended")
+_CRASH = "???"
+"""The phase in the report by which pytest-xdist replaces those of a test whose process died."""
 _TIMEOUT_MESSAGE = "from pytest-timeout."
 """How the message ends with which pytest-timeout fails a test."""
 
@@ -115,7 +117,7 @@ def _case_result(case: GoldenCase, call: pytest.CallInfo[None]) -> CaseResult:
     return _unfinished_case(golden, call, _case_error(raised.value))
 
 
-def _unfinished_case(golden: Golden, call: pytest.CallInfo[None], error: CaseError | None) -> CaseResult:
+def _unfinished_case(golden: Golden, call: pytest.CallInfo[None] | None, error: CaseError | None) -> CaseResult:
     """Return the case of a golden without an evaluation."""
     is_timeout = error is not None and error.message.endswith(_TIMEOUT_MESSAGE)
     return CaseResult(
@@ -124,7 +126,7 @@ def _unfinished_case(golden: Golden, call: pytest.CallInfo[None], error: CaseErr
         tags=golden.tags,
         source=golden.source,
         error=error,
-        duration_ms=round(call.duration * 1000, 3),
+        duration_ms=None if call is None else round(call.duration * 1000, 3),
         golden_digest=golden.digest,
     )
 
@@ -199,6 +201,9 @@ class _ReportWriter:
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._trials: Counter[str] = Counter()
         self._goldens_by_files: dict[tuple[str, ...], Goldens] = {}
+        self._files_by_function: dict[str, tuple[str, ...]] = {}
+        self._crashes: Counter[str] = Counter()
+        """How often each test ended its process."""
         self._header = ResultsHeader(
             SCORING_VERSION,
             keeps_arguments=keep_arguments,
@@ -215,6 +220,8 @@ class _ReportWriter:
             if hasattr(report, "goldspan_case"):
                 document, files = report.goldspan_case
                 self._add(report, case_from_document(document), tuple(files))
+            elif report.when == _CRASH:
+                self._crashes[report.nodeid] += 1
             elif report.skipped:
                 self._remove_case(report.nodeid)
         except (GoldspanError, OSError) as error:  # a test does not fail because its case cannot be written
@@ -225,6 +232,10 @@ class _ReportWriter:
         try:
             if self._error is not None:
                 raise self._error
+            reported = {test for test, _ in self._cases}
+            for test in self._crashes:
+                if test not in reported:
+                    self._add_crash(test, terminalreporter)
             if not self._cases:
                 terminalreporter.write_line("goldspan: no test has a golden, so no report is written")
                 self._delete_results()
@@ -251,12 +262,30 @@ class _ReportWriter:
         has_new_header = files not in self._goldens_by_files or trial > self._header.trials
         if files not in self._goldens_by_files:
             self._goldens_by_files[files] = load_goldens(*files)
+        self._files_by_function[report.nodeid.partition("[")[0]] = files
         evaluated = _evaluated_again(case, self._goldens_by_files[files], self.keep_arguments)
         self._cases[key] = replace(evaluated, trial=trial, attempts=self._attempts[key])
         if self._writer is None or has_new_header:
             self._write_anew()
         else:
             self._writer.write(self._cases[key])
+
+    def _add_crash(self, test: str, terminalreporter: Any) -> None:
+        """Add the case of a test of which no report arrived, because pytest-rerunfailures holds them back.
+
+        Its golden is the one that is named like the parameters of the test, among those of the same function.
+        """
+        function, _, parameters = test.removesuffix("]").partition("[")
+        goldens = self._goldens_by_files.get(self._files_by_function.get(function, ()), ())
+        golden = next((golden for golden in goldens if golden.id == parameters), None)
+        if golden is None:
+            message = f"goldspan: {test} ended its process, so the results lack its golden if it has one"
+            terminalreporter.write_line(message, red=True)
+            return
+        self._trials[golden.id] += 1
+        case = _unfinished_case(golden, None, _NEVER_ENDED)
+        trial = self._trials[golden.id]
+        self._cases[test, golden.id] = replace(case, trial=trial, attempts=self._crashes[test])
 
     def _remove_case(self, test: str) -> None:
         """Remove the case of a test that was skipped after its setup, and number the trials again."""

@@ -68,6 +68,28 @@ async def test_slow_async(golden_case):
 }
 """A project as a user writes it, with the agent of a framework in app.py."""
 
+DYING_TEST = """
+import os
+import goldspan
+import pytest
+
+
+@goldspan.trace
+def search_hotels(): pass
+
+
+@goldspan.trace
+def book_hotel(hotel): pass
+
+
+@pytest.mark.goldens("goldens.yaml")
+def test_dying(golden_case):
+    if golden_case.golden.id == "cancel":
+        os._exit(1)
+    search_hotels()
+    book_hotel("Paris Inn")
+"""
+
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="pytest-timeout needs SIGALRM to continue after a test hangs"),
@@ -201,3 +223,14 @@ def test_a_timeout_that_ends_the_process_keeps_the_finished_cases(framework: str
     }
     (slow,) = ended.cases_of("slow")
     assert slow.reason == "TestNotEnded: its process, or the session, stopped before the test ended"
+
+
+def test_a_golden_whose_process_dies_at_each_attempt_is_an_error(tmp_path: Path) -> None:
+    """pytest-rerunfailures holds the reports of an attempt back until it has ended."""
+    (tmp_path / "test_dying.py").write_text(DYING_TEST)
+    ended = run_pytest("pydantic_ai", tmp_path, "-n2", "--reruns=1", "test_dying.py", "-k", "book or cancel")
+    assert "worker 'gw" in ended.output
+    assert {case.golden_id: (case.outcome, case.attempts) for case in ended.results.cases} == {
+        "book": ("passed", 1),
+        "cancel": ("error", 2),
+    }
