@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -203,7 +204,7 @@ def _junit_properties(file: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def test_goldspan_check_reads_the_results(session: Session) -> None:
-    command = [python_of("pydantic_ai"), "-m", "goldspan", "check", "report/results.jsonl", "--json"]
+    command = [sys.executable, "-m", "goldspan", "check", "report/results.jsonl", "--json"]
     done = subprocess.run(command, cwd=session.folder, capture_output=True, encoding="utf-8", check=False, timeout=60)
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["passed"] is False
