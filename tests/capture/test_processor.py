@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
@@ -327,6 +328,22 @@ def test_requests_of_other_instrumentations_reach_only_the_sinks_if_another_proc
     (evaluation,) = kept.evaluations
     assert evaluation.run.tools_used == ("search",)
     assert "goldspan.tools_used" not in exported.attributes("agent")
+
+
+def test_a_request_that_ends_while_another_one_ends_is_scored_too(install: Install) -> None:
+    other = {"gen_ai.operation.name": "invoke_agent", "goldspan.golden.id": "rank"}
+
+    class EndingAnother(SpanProcessor):
+        """Ends the request of another instrumentation between the results and the end of a decorated request."""
+
+        def on_end(self, span: ReadableSpan) -> None:
+            if span.name == "invoke_agent booking":
+                trace.get_tracer("other").start_span("other agent", context=Context(), attributes=other).end()
+
+    kept = RecordingSink()
+    install(EndingAnother(), goldspan.ScoringProcessor(GOLDENS, sinks=[kept]))
+    booking("A hotel!", search)
+    assert [evaluation.run.golden_id for evaluation in kept.evaluations] == ["book", "rank"]
 
 
 def test_a_processor_ignores_spans_of_another_provider(exported: Exported, install: Install) -> None:

@@ -325,6 +325,15 @@ def test_an_agent_whose_parent_is_lost_is_a_sub_agent_if_a_call_matches_it(
     assert len(extract([outer, call, agent(**inner, start_ns=20, end_ns=80, **LOST)])) == requests
 
 
+@pytest.mark.parametrize(("words", "requests"), [("Which?", 1), ("What?", 2)])
+def test_the_words_of_an_agent_without_an_input_are_those_of_its_model(words: str, requests: int) -> None:
+    outer = agent("a", start_ns=1, end_ns=100, **LOST)
+    call = tool("t", {"q": "Which?"}, start_ns=10, end_ns=90, **LOST)
+    inner = agent(start_ns=20, end_ns=80, **LOST)
+    turn = model(asked=[user(words)], answered=[says("This.")], start_ns=30, end_ns=40, **inside(inner))
+    assert len(extract([outer, call, inner, turn])) == requests
+
+
 def test_a_handoff_whose_span_is_lost_is_known_from_the_model_message() -> None:
     first = agent("a", start_ns=1, end_ns=20, **LOST)
     turn = model(answered=[asks_for("transfer_to_b", {})], start_ns=2, end_ns=10, **inside(first))

@@ -161,6 +161,12 @@ def test_entries_that_are_no_longer_in_memory_are_read_from_disk(
     assert [entry.key for entry in journal.read(3)] == [4, 5]
 
 
+def test_a_wait_for_an_entry_that_does_not_come_lasts_until_its_timeout(journal: Journal) -> None:
+    began = time.monotonic()
+    assert not journal.wait(0, 0.05)
+    assert time.monotonic() - began >= 0.05
+
+
 def test_a_waiting_reader_is_woken_by_a_commit(journal: Journal, reading) -> None:
     read = reading(journal)
     writer = read if journal._is_closing else journal

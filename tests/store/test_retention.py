@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -87,6 +89,16 @@ def test_pruning_shrinks_the_file_before_the_store_is_closed(path: Path) -> None
     with open_store(path, retention=Retention(max_bytes=before // 4), clock=lambda: NOW) as store:
         store.prune()
         assert path.stat().st_size <= before // 4
+
+
+def test_storing_a_run_leaves_no_free_pages_if_it_deletes_others(path: Path) -> None:
+    with open_store(path, clock=lambda: NOW) as store:
+        store.submit_many(of_days(400, ago=10))
+    with open_store(path, retention=Retention(max_age=timedelta(days=7)), clock=lambda: NOW) as store:
+        store.submit(next(of_days(1)))
+        assert store.count().total == 1
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
 
 
 def test_a_smaller_maximum_size_shrinks_an_existing_file(path: Path) -> None:
