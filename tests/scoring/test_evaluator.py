@@ -549,6 +549,13 @@ def test_whether_a_call_repeats_another_decides_the_verdict_only_if_their_argume
         assert evaluate(Run("r", tool_calls=known), golden).passed is passed
 
 
+def test_calls_with_known_arguments_are_compared_though_those_of_another_tool_are_not_known() -> None:
+    golden = Golden("g", tools=(ExpectedTool("look"), ExpectedTool("pay"), ExpectedTool("pay")))
+    looked = ToolCall("look", error="timeout"), ToolCall("look")
+    paid = ToolCall("pay", arguments={"n": 1}, error="timeout"), ToolCall("pay", arguments={"n": 2})
+    assert evaluate(Run("r", tool_calls=looked + paid), golden).passed is True
+
+
 def test_a_call_that_a_required_and_an_optional_expectation_allow_meets_the_required_one() -> None:
     optional = ExpectedTool("pay", {"n": 1}, times=Times(0, 1))
     golden = Golden("g", tools=(optional, ExpectedTool("pay")))
