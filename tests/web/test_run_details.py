@@ -89,7 +89,7 @@ def test_calls_are_not_shown_if_the_store_does_not_keep_values(tmp_path: Path) -
 
 
 def test_long_values_and_many_rows_are_bounded(store: SqliteStore) -> None:
-    calls = tuple(ToolCall(f"tool-{at}", arguments={"text": "x" * 100_000}) for at in range(600))
+    calls = tuple(ToolCall(f"tool-{at}", arguments={"text": "x" * 20_000}) for at in range(600))
     store.submit(evaluate(Run("r", tool_calls=calls), Goldens([])))
     shown = existing_details(store, "r")
     assert len(shown.rows) + shown.omitted == len(shown.timeline.bars) + shown.timeline.omitted == 600
