@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import subprocess
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import effects
@@ -17,12 +18,14 @@ import pytest
 from goldspan import ExpectedTool, Golden, Goldens, evaluate
 
 RUNS = Path(__file__).parent / "fixtures" / "tau"
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "effects.py"
 
 
 def study(*arguments: str | Path) -> str:
-    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout
+    """Run the script in this process, and return what it prints."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.setattr(sys, "argv", ["effects.py", *map(str, arguments)])
+        assert effects.main() == 0
+    return printed.getvalue()
 
 
 def parts(printed: str) -> list[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import suggestions
 
 from goldspan import ExpectedTool, Golden, Goldens, Run, ToolCall
 
 RUNS = Path(__file__).parent / "fixtures" / "tau"
-SCRIPT = Path(__file__).parent.parent / "benchmarks" / "suggestions.py"
 
 
 def run(task: str, trial: int, calls: str) -> Run:
@@ -39,8 +38,12 @@ def test_goldens_from_one_half_judge_the_other_half() -> None:
     assert rows["hand-written, every call, the same tasks"][3:] == ["0.33 (6 of 18)", "1.00 (6 of 6)"]
 
 
-def test_a_folder_is_read_and_without_one_nothing_is_measured() -> None:
-    done = subprocess.run([sys.executable, SCRIPT, RUNS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[0] == "7 runs, 3 of them reached their goal"
-    skipped = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=True)
-    assert skipped.stdout.startswith("skipped: it needs a folder")
+def test_a_folder_is_read_and_without_one_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["suggestions.py", str(RUNS)])
+    assert suggestions.main() == 0
+    assert capsys.readouterr().out.splitlines()[0] == "7 runs, 3 of them reached their goal"
+    monkeypatch.setattr(sys, "argv", ["suggestions.py"])
+    assert suggestions.main() == 0
+    assert capsys.readouterr().out.startswith("skipped: it needs a folder")
