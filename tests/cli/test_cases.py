@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from goldspan.cases.case_evaluation import parse_case
 from goldspan.cases.case_files import read_case_rows
 from goldspan.cli.app import run
 from goldspan.errors import GoldspanError
+from support.command_line import Goldspan
 from support.interrupts import unmeasured
 
 
@@ -98,6 +100,12 @@ SAME = [
     {"id": "1", "tools_called": ["a", "b"], "expected_tools": ["a"]},
     {"id": "2", "tools_called": [], "expected_tools": []},
 ]
+
+
+def test_cases_can_come_from_standard_input(goldspan: Goldspan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(json_lines(SAME).encode()))))
+    result = goldspan("score", "--cases", "-", "--json")
+    assert (result.status, [document["run_id"] for document in result.documents]) == (0, ["1", "2"])
 
 
 @pytest.mark.parametrize(
@@ -294,17 +302,6 @@ def test_long_cells_are_read_and_lines_above_the_limit_are_skipped(
 
 
 # --- in a subprocess --------------------------------------------------------------------------------------------------
-
-
-def test_cases_can_come_from_standard_input() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "goldspan", "score", "--cases", "-", "--json"],
-        input=json_lines(SAME),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert [json.loads(line)["run_id"] for line in done.stdout.splitlines()] == ["1", "2"]
 
 
 @pytest.mark.e2e

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -280,9 +281,21 @@ def test_extract_prints_whole_runs_as_json(goldspan: Goldspan) -> None:
     assert document["tool_calls"][0]["error"] == "nights must be >= 1"
 
 
-def test_unit_component_scores_components_from_files(goldspan: Goldspan, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    assert in_its_own_process("demo", "--out", kept).status == 0
+class Demo(NamedTuple):
+    """What `goldspan demo` printed, and the folder in which it kept its traces and goldens."""
+
+    shown: CommandResult
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    kept = tmp_path_factory.mktemp("demo") / "kept"
+    return Demo(in_its_own_process("demo", "--out", kept), kept)
+
+
+def test_unit_component_scores_components_from_files(goldspan: Goldspan, demo: Demo) -> None:
+    kept = demo.folder
     result = goldspan("score", kept / "traces.pb", "-g", kept / "goldens.yaml", "--unit", "component", "--json")
     (document,) = result.documents
     assert (document["unit"], document["golden_id"], document["golden_match"]["how"]) == (
@@ -449,8 +462,8 @@ def test_nan_in_arguments_is_written_to_json_as_text(goldspan: Goldspan, tmp_pat
     assert json.loads(result.out)["tool_calls"][0]["arguments"] == {"x": "nan"}
 
 
-def test_the_demo_shows_passed_and_failed_requests_and_exits_with_0() -> None:
-    result = in_its_own_process("demo")
+def test_the_demo_shows_passed_and_failed_requests_and_exits_with_0(demo: Demo) -> None:
+    result = demo.shown
     assert result.status == 0
     verdicts = [line.split()[:2] for line in result.lines if line[:2] in ("✓ ", "✗ ", "○ ")]
     assert [f"{sign}{name}" for sign, name in verdicts] == [
@@ -462,9 +475,8 @@ def test_the_demo_shows_passed_and_failed_requests_and_exits_with_0() -> None:
 
 
 @pytest.mark.e2e
-def test_the_traces_that_the_demo_keeps_score_the_same_again(goldspan: Goldspan, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    shown = in_its_own_process("demo", "--out", kept)
+def test_the_traces_that_the_demo_keeps_score_the_same_again(goldspan: Goldspan, demo: Demo) -> None:
+    shown, kept = demo
     again = goldspan("score", kept / "traces.pb", "-g", kept / "goldens.yaml", "--limit", 0)
     for line in shown.lines:
         if line[:2] in ("✓ ", "✗ ", "○ ") and "policy-lookup" not in line:

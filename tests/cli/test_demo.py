@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -32,9 +33,22 @@ def demo(folder: Path, *arguments: object, program: tuple[str, ...] = ("goldspan
     return done.stdout.splitlines()
 
 
-def test_out_keeps_the_results_with_their_values_in_a_store(tmp_path: Path) -> None:
-    demo(tmp_path, "--out", "kept")
-    with open_store(tmp_path / "kept" / "goldspan.db", read_only=True) as store:
+class Kept(NamedTuple):
+    """A demo that keeps its results."""
+
+    lines: list[str]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """A demo that keeps its results in a folder, whose name a shell would split."""
+    folder = tmp_path_factory.mktemp("demo") / "kept here"
+    return Kept(demo(folder.parent, "--out", folder), folder)
+
+
+def test_out_keeps_the_results_with_their_values_in_a_store(kept: Kept) -> None:
+    with open_store(kept.folder / "goldspan.db", read_only=True) as store:
         assert store.count() == VerdictCounts(passed=3, failed=8, not_evaluated=2)
         (weather,) = [run for run in store.iter_runs() if run.current.document["golden_id"] == "convert"]
     (row,) = weather.current.document["rows"]
@@ -66,13 +80,14 @@ def test_a_store_with_runs_of_another_service_is_not_modified(tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["goldspan.db"]
 
 
-def test_the_printed_commands_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
-    kept = tmp_path / "kept here"
-    lines = demo(tmp_path, "--out", kept)
-    assert lines[-2:] == ["See them in the browser:", f"  goldspan view '{kept}' -g '{kept}/goldens.yaml'"]
-    score = lines[lines.index("The traces are kept. Score them again:") + 1]
+def test_the_printed_commands_can_be_pasted_into_a_shell(kept: Kept) -> None:
+    assert kept.lines[-2:] == [
+        "See them in the browser:",
+        f"  goldspan view '{kept.folder}' -g '{kept.folder}/goldens.yaml'",
+    ]
+    score = kept.lines[kept.lines.index("The traces are kept. Score them again:") + 1]
     again = subprocess.run(
-        score.strip(), shell=True, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False,
+        score.strip(), shell=True, cwd=kept.folder.parent, capture_output=True, encoding="utf-8", check=False,
         env={**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}", "PYTHONUTF8": "1"},
     )  # fmt: skip
     assert "runs: 12, of which 3 passed, 7 failed, 2 not evaluated" in again.stdout
