@@ -30,16 +30,16 @@ _JSON_WHITESPACE = " \t\n\r"
 
 
 class _MessageCache:
-    """The decoded messages of some spans, and the most recently decoded histories, the latest first."""
+    """The decoded messages of some spans, and the most recently decoded histories, the latest last."""
 
-    __slots__ = ("message_by_row", "messages_by_text", "texts")
+    __slots__ = ("histories", "message_by_row", "messages_by_text")
 
     def __init__(self) -> None:
         self.message_by_row: dict[Hashable, Message] = {}
         """Messages by the paths and the values of their numbered attributes."""
         self.messages_by_text: dict[str, Messages] = {}
-        self.texts: list[tuple[str, Messages]] = []
-        """JSON without the closing bracket, and its messages."""
+        self.histories: dict[str, Messages] = {}
+        """Messages by their JSON without the closing bracket."""
 
 
 _active_cache: ContextVar[_MessageCache | None] = ContextVar("goldspan_histories", default=None)
@@ -69,10 +69,10 @@ def from_json(raw: Any) -> Messages:
         return _decode_list(plain_value(raw))
     cache = _active_cache.get()
     if cache is None:
-        return _decode_text(raw, [])
+        return _decode_text(raw, {})
     found = cache.messages_by_text.get(raw)
     if found is None:
-        found = _decode_text(raw, cache.texts)
+        found = _decode_text(raw, cache.histories)
         if len(raw) <= _MAX_HISTORY_CHARS:
             if len(cache.messages_by_text) >= _MAX_TEXTS:
                 cache.messages_by_text.clear()
@@ -80,28 +80,29 @@ def from_json(raw: Any) -> Messages:
     return found
 
 
-def _decode_text(text: str, texts: list[tuple[str, Messages]]) -> Messages:
+def _decode_text(text: str, histories: dict[str, Messages]) -> Messages:
     """Return the messages in a text. Of a JSON list, only the messages that no cached history has are decoded."""
     if text[:1] != "[":
         return _decode_list(plain_value(text))
-    for place, (beginning, found) in enumerate(texts):
-        if text.startswith(beginning):
-            rest = text[len(beginning) :].lstrip(_JSON_WHITESPACE)
-            if rest == "]":
-                return found
-            added = parse_json_list(f"[{rest[1:]}") if rest[:1] == "," else None
-            if added:
-                found += _decode_list(added)
-                del texts[place]
-                break
+    for beginning in filter(text.startswith, histories):
+        found = histories[beginning]
+        rest = text[len(beginning) :].lstrip(_JSON_WHITESPACE)
+        if rest == "]":
+            return found
+        added = parse_json_list(f"[{rest[1:]}") if rest[:1] == "," else None
+        if added:
+            found += _decode_list(added)
+            del histories[beginning]
+            break
     else:
         items = parse_json_list(text)
         if items is None:
             return _decode_list(plain_value(text))
         found = _decode_list(items)
     if len(found) > 1 and len(text) <= _MAX_HISTORY_CHARS:
-        texts.insert(0, (text.rstrip()[:-1], found))
-        del texts[_MAX_HISTORIES:]
+        histories[text.rstrip()[:-1]] = found
+        if len(histories) > _MAX_HISTORIES:
+            del histories[next(iter(histories))]
     return found
 
 
@@ -119,11 +120,14 @@ def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Me
     known = {} if cache is None else cache.message_by_row
     found: list[Message] = []
     for paths, row in flat_rows(attributes, prefix):
-        key = (inner, paths, row) if TEXT_TYPES.issuperset(map(type, row)) else None
-        message = None if key is None else known.get(key)
+        key = (inner, paths, row)
+        try:
+            message = known.get(key)
+        except TypeError:  # an attribute with several values
+            message = None
         if message is None:
             message = _decode_message(_message_fields(nest_row(paths, row), inner))
-            if key is not None:
+            if TEXT_TYPES.issuperset(map(type, row)):
                 if len(known) >= _MAX_TEXTS:
                     known.clear()
                 known[key] = message

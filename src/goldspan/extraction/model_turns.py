@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from goldspan.content import literals, messages
@@ -172,9 +173,9 @@ def last_turns(turns: Iterable[ModelTurn]) -> Iterable[ModelTurn]:
 
 def _chronological(nodes: list[SpanNode]) -> list[SpanNode]:
     """Model spans by time. Of spans with the same time, a later one repeats more history."""
-    in_order = sorted(nodes, key=lambda node: node.sort_key)
-    if len(in_order) < 2:
-        return in_order
+    if len(nodes) < 2:
+        return nodes
+    in_order = sorted(nodes, key=attrgetter("sort_key"))
     moments = [node.sort_key[:2] for node in in_order]
     if len(set(moments)) == len(moments):
         return in_order

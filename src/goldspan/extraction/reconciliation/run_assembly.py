@@ -125,6 +125,7 @@ class _SpanSummary:
         session_id: str | None = None
         orphans = dropped_attributes = unknown_spans = 0
         conventions: set[tuple[str, ...]] = set()
+        latest_conventions: tuple[str, ...] | None = None
         guessed: set[str] = set()
         starts: list[int] = []
         ends: list[int] = []
@@ -148,7 +149,8 @@ class _SpanSummary:
                 if not _wraps_tool(node):
                     self.unknown_names.add(span.name)
             else:
-                conventions.add(facts.conventions)
+                if facts.conventions is not latest_conventions:  # most spans of one convention share the tuple
+                    conventions.add(latest_conventions := facts.conventions)
                 if role in REQUEST_ROLES:
                     self.request_nodes.append(node)
                     if role == "agent":
@@ -241,7 +243,7 @@ def _recency(turn: ModelTurn) -> int:
 
 
 def _last_user_text(messages: Messages) -> str | None:
-    return next((message.text for message in reversed(messages) if message.is_from_user and message.text), None)
+    return next((message.text for message in reversed(messages) if message.role == "user" and message.text), None)
 
 
 def _last_text(messages: Messages) -> str | None:
@@ -265,7 +267,7 @@ def _offered_tools(nodes: list[SpanNode], root: SpanNode | None) -> tuple[ToolDe
             known = offered.get(tool.name)
             if known is not tool:
                 offered[tool.name] = tool if known is None else _merge_definitions(known, tool)
-    return tuple(offered[name] for name in sorted(offered))
+    return tuple([offered[name] for name in sorted(offered)])
 
 
 def _merge_definitions(known: ToolDefinition, other: ToolDefinition) -> ToolDefinition:
