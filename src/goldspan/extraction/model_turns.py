@@ -25,13 +25,12 @@ _MAX_CANDIDATES = 50
 class ModelTurn:
     """The input and output of a model in one span. It must not be changed."""
 
-    __slots__ = ("_calls", "_known_call_ids", "node", "number")
+    __slots__ = ("_known_call_ids", "node", "number")
 
     def __init__(self, node: SpanNode, number: int = 0) -> None:
         """Describe a span; `number` is its position among the turns of a run."""
         self.node = node
         self.number = number
-        self._calls: tuple[RequestedCall, ...] | None = None
         self._known_call_ids: frozenset[str] | None = None
 
     @property
@@ -68,10 +67,7 @@ class ModelTurn:
     @property
     def calls(self) -> tuple[RequestedCall, ...]:
         """The tool calls that the model requested."""
-        if self._calls is None:
-            messages = self.node.output_messages if self.node.output_may_have_calls else ()
-            self._calls = tuple([call for message in messages for call in message.tool_calls])
-        return self._calls
+        return self.node.requested_calls
 
     @property
     def tool_results(self) -> list[ToolResult]:

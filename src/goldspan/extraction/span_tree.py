@@ -13,6 +13,7 @@ from goldspan.conventions.fallback import attribute_families
 from goldspan.conventions.span_facts import (
     REQUEST_ROLES,
     Messages,
+    RequestedCall,
     Role,
     SpanFacts,
     first_messages,
@@ -76,6 +77,7 @@ class SpanNode:
         "_last",
         "_output_may_have_calls",
         "_output_messages",
+        "_requested_calls",
         "_trees",
         "agent",
         "children",
@@ -136,6 +138,7 @@ class SpanNode:
         self._first = self._last = 0
         self._input_messages: Messages | None = None
         self._output_messages: Messages | None = None
+        self._requested_calls: tuple[RequestedCall, ...] | None = None
         self._input_texts: tuple[str, ...] | None = None
         self._input_may_have_calls: bool | None = None
         self._output_may_have_calls: bool | None = None
@@ -153,6 +156,14 @@ class SpanNode:
         if self._output_messages is None:
             self._output_messages = first_messages(self.facts.output_messages)
         return self._output_messages
+
+    @property
+    def requested_calls(self) -> tuple[RequestedCall, ...]:
+        """The tool calls in the output messages; collected once."""
+        if self._requested_calls is None:
+            messages = self.output_messages if self.output_may_have_calls else ()
+            self._requested_calls = tuple([call for message in messages for call in message.tool_calls])
+        return self._requested_calls
 
     @property
     def user_texts(self) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def _own_call_ids(nodes: Iterable[SpanNode]) -> Iterator[str]:
             if call_id:
                 yield call_id
         elif node.role == "model":
-            yield from (call.call_id for call in ModelTurn(node).calls if call.call_id)
+            yield from (call.call_id for call in node.requested_calls if call.call_id)
 
 
 def _histories(nodes: list[SpanNode], last: Iterable[ModelTurn]) -> Iterator[_History]:

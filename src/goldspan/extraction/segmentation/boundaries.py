@@ -198,7 +198,7 @@ def _delegation_keys(step: SpanNode) -> Iterator[Hashable]:
         call = call_from_span(step)
         called = [(call.name, call.arguments.value if call.arguments is not None else None)]
     else:
-        called = [(call.name, call.arguments) for call in ModelTurn(step).calls]
+        called = [(call.name, call.arguments) for call in step.requested_calls]
     for name, arguments in called:
         yield _NAME, fold_name(name)
         yield from ((_TEXT, text) for text in argument_texts(arguments))
@@ -274,7 +274,7 @@ class _AgentTurns:
                 if key not in self._requested:
                     continue
                 if own is None:
-                    own = {call.call_id for step in nodes if step.role == "model" for call in ModelTurn(step).calls}
+                    own = {call.call_id for step in nodes if step.role == "model" for call in step.requested_calls}
                 segment, requesting = self._requested[key]
                 if call_id not in own and (
                     key in self._not_executed if turn is None else turn.user_texts in ((), requesting.user_texts)
@@ -314,7 +314,7 @@ def _handoff_names(step: SpanNode) -> Iterator[str]:
     if step.role == "tool" and step.facts.kind == "handoff":
         yield call_from_span(step).name
     elif step.role == "model":
-        yield from (call.name for call in ModelTurn(step).calls if handoff_target(call.name) is not None)
+        yield from (call.name for call in step.requested_calls if handoff_target(call.name) is not None)
 
 
 def _find_handoff_request(node: SpanNode, handoffs: _HandoffIndex) -> RunSpans | None:
