@@ -143,14 +143,14 @@ def test_a_store_of_a_newer_version_is_refused(path: Path, monkeypatch: pytest.M
         later.setattr(migrations, "STORE_FORMAT", LATER)
         filled(path)
     for read_only in (False, True):
-        with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 4, this one knows 3\): pip install"):
+        with pytest.raises(StoreError, match=r"a newer goldspan wrote it \(version 5, this one knows 4\): pip install"):
             open_store(path, read_only=read_only)
 
 
 def test_a_store_of_an_older_version_is_migrated_with_all_its_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(path, 3)
     monkeypatch.setattr(migrations, "STORE_FORMAT", LATER)
-    with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 3, this one reads 4\); open it once"):
+    with pytest.raises(StoreError, match=r"an older goldspan wrote it \(version 4, this one reads 5\); open it once"):
         open_store(path, read_only=True)
     filled(path, 4)
     with open_store(path, read_only=True) as store:

@@ -94,6 +94,6 @@ def test_the_pragmas_of_a_new_file_take_effect(tmp_path: Path) -> None:
         ]
         connection.close()
     assert found == {
-        "store.db": [4096, 2, "wal", 3, 0x676F6C64],
+        "store.db": [4096, 2, "wal", 4, 0x676F6C64],
         "journal.db": [16384, 2, "wal", 1, 0x676F6C6A],
     }

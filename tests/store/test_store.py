@@ -22,7 +22,7 @@ from goldspan.model import ComponentSelector, Evaluation, Health, RunUnit, Score
 from goldspan.sinks import Sink
 from goldspan.sinks.serialization import to_json
 from goldspan.store import EvaluationPage, RunFilter, SqliteStore, Store, VerdictCounts, open_store
-from goldspan.store.run_records import evaluation_to_document, run_from_document
+from goldspan.store.run_records import evaluation_to_document, record_of, run_from_document
 from support.random_evaluations import Listed, evaluations, filters, utf8
 from support.span_builders import agent
 
@@ -121,6 +121,40 @@ def test_a_batch_is_stored_like_its_evaluations_one_by_one(stored: list[Evaluati
         in_batch, one_by_one = map(_all_rows, paths)
         assert in_batch == one_by_one
         assert len(in_batch["evaluations"]) == len({(each.run.run_id, each.digest, each.revision) for each in stored})
+
+
+@given(
+    st.lists(
+        evaluations()
+        | st.sampled_from(("a1", "b2")).map(lambda trace_id: f"trace {trace_id}")
+        | st.integers(0, 5).map(lambda number: f"run-{number}"),
+        max_size=12,
+    )
+)
+def test_the_rows_of_a_shape_are_stored_exactly_as_long_as_a_run_has_it(steps: list[Evaluation | str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+        for step in steps:
+            if isinstance(step, Evaluation):
+                store.submit_many([step, step])
+            elif step.startswith("trace "):
+                store.delete_trace(step.removeprefix("trace "))
+            else:
+                store.delete_runs([step])
+        with closing(sqlite3.connect(store.path)) as connection:
+            wanted: dict[str, set[tuple[object, ...]]] = {"tools": set(), "substitutions": set(), "scores": set()}
+            latest = {
+                (each.run.run_id, each.revision, each.digest): each for each in steps if isinstance(each, Evaluation)
+            }
+            current = "SELECT run_id, runs.revision, digest, shape FROM runs JOIN evaluations AS e ON e.key = current"
+            shapes = {row[:3]: row[3] for row in connection.execute(current)}
+            for (run_id, revision, digest), evaluation in latest.items():
+                if (shape := shapes.get((utf8(run_id), revision, digest))) is not None:
+                    record = record_of(evaluation, now_ns=NOW, keep_arguments=False)
+                    wanted["tools"] |= {(shape, *row) for row in record.tools}
+                    wanted["substitutions"] |= {(shape, *row) for row in record.substitutions}
+                    wanted["scores"] |= {(shape, *row) for row in record.scores.items()}
+            for table, rows in wanted.items():
+                assert set(connection.execute(f"SELECT * FROM {table}")) == rows
 
 
 def _all_rows(path: Path) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from goldspan.store.run_records import shape_hash, tool_key, unique_substitutions, valid_unicode
+from goldspan.store.run_records import insert_shape, shape_hash, tool_key, unique_substitutions, valid_unicode
 from goldspan.store.sqlite_files import Migration, SqliteFormat
 
 _BATCH_SIZE = 500
@@ -69,6 +69,34 @@ def _spelling_by_tool(names: Iterable[str]) -> dict[str, str]:
         spellings.setdefault(tool_key(name), valid_unicode(name))
     return spellings
 
+
+_SELECT_RUNS = "SELECT key FROM runs WHERE key > ? ORDER BY key LIMIT ?"
+_SELECT_TOOLS_OF_RUN = "SELECT tool, role, coalesce(name, tool) FROM tools_of_runs WHERE run = ? ORDER BY tool, role"
+_SELECT_SUBSTITUTIONS_OF_RUN = "SELECT expected, called FROM substitutions_of_runs WHERE run = ?"
+_SELECT_SCORES_OF_RUN = "SELECT metric, value FROM scores_of_runs WHERE run = ?"
+
+
+def share_rows_of_equal_shapes(connection: sqlite3.Connection) -> None:
+    """Fill the tables of version 4, which have one row for all runs of a shape, from the rows of the runs."""
+    last_key = 0
+    while runs := connection.execute(_SELECT_RUNS, (last_key, _BATCH_SIZE)).fetchall():
+        for (run,) in runs:
+            tools = connection.execute(_SELECT_TOOLS_OF_RUN, (run,)).fetchall()
+            substitutions = sorted(connection.execute(_SELECT_SUBSTITUTIONS_OF_RUN, (run,)))
+            scores = connection.execute(_SELECT_SCORES_OF_RUN, (run,)).fetchall()
+            shape = shape_hash(tools, substitutions, scores)
+            insert_shape(connection, shape, tools, substitutions, scores)
+            connection.execute(_UPDATE_SHAPE, (shape, run))
+        last_key = runs[-1][0]
+
+
+_DELETE_UNUSED_SHAPE = """
+    WHEN NOT EXISTS (SELECT 1 FROM runs WHERE shape = OLD.shape) BEGIN
+        DELETE FROM tools WHERE shape = OLD.shape;
+        DELETE FROM substitutions WHERE shape = OLD.shape;
+        DELETE FROM scores WHERE shape = OLD.shape;
+    END
+"""
 
 _VERSION_1 = (
     # Contains every field that filters use, so that a filter never reads a document.
@@ -151,7 +179,45 @@ _VERSION_3 = (
     )""",
 )
 
-MIGRATIONS: tuple[tuple[Migration, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
+_VERSION_4 = (
+    # The rows that runs of equal shape have in common: tools, substitutions and scores.
+    "ALTER TABLE tools RENAME TO tools_of_runs",
+    "ALTER TABLE substitutions RENAME TO substitutions_of_runs",
+    "ALTER TABLE scores RENAME TO scores_of_runs",
+    "DROP INDEX tools_listed",
+    "DROP INDEX scores_listed",
+    """CREATE TABLE tools (
+        shape INTEGER NOT NULL,
+        tool TEXT NOT NULL,
+        role TEXT NOT NULL,
+        name TEXT NOT NULL,
+        PRIMARY KEY (shape, tool, role)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE substitutions (
+        shape INTEGER NOT NULL,
+        expected TEXT NOT NULL,
+        called TEXT NOT NULL,
+        PRIMARY KEY (shape, expected, called)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE scores (
+        shape INTEGER NOT NULL,
+        metric TEXT NOT NULL,
+        value REAL,
+        PRIMARY KEY (shape, metric)
+    ) WITHOUT ROWID""",
+    share_rows_of_equal_shapes,
+    "DROP TABLE tools_of_runs",
+    "DROP TABLE substitutions_of_runs",
+    "DROP TABLE scores_of_runs",
+    "CREATE INDEX tools_listed ON tools (tool, role)",
+    "CREATE INDEX scores_listed ON scores (metric, value)",
+    # The last run of a shape takes the rows of the shape with it.
+    "CREATE INDEX runs_of_shape ON runs (shape)",
+    f"CREATE TRIGGER shape_of_deleted_run AFTER DELETE ON runs {_DELETE_UNUSED_SHAPE}",
+    f"CREATE TRIGGER shape_of_changed_run AFTER UPDATE OF shape ON runs {_DELETE_UNUSED_SHAPE}",
+)
+
+MIGRATIONS: tuple[tuple[Migration, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 
 STORE_FORMAT = SqliteFormat(
     application_id=0x676F6C64,  # `gold` in ASCII

@@ -29,8 +29,9 @@ _EQUALITY_COLUMNS = ("agent", "golden", "service", "environment", "unit", "sessi
 class RunQuery:
     """The SQL for the runs that match a filter, newest first.
 
-    The query scans the most selective table by an index in time order, and tests the other conditions for each run.
-    The join order is fixed here because SQLite has no statistics to choose one; the query plan is always the same.
+    The query scans the runs, or those of a trace, by an index in time order, and tests the other conditions for each.
+    The join order is fixed here because SQLite has no statistics to choose one; the query plan is always the same. The
+    `+` before a column keeps SQLite from using its index, which would read a run for each entry of the index.
     """
 
     def __init__(self, run_filter: RunFilter, cursor: str | None = None) -> None:
@@ -56,32 +57,23 @@ class RunQuery:
         return f"SELECT {columns} {self._from_clause()} {self._where_clause()}"
 
     def _add_table_conditions(self, run_filter: RunFilter) -> str:
-        """Add the conditions on tables with several rows per run; return the table to scan."""
-        tables: list[str] = []
+        """Add the conditions on traces, tools and scores; return the table to scan."""
         if run_filter.trace_id is not None:
-            self._add_table(tables, "traces", ["trace_id = ?"], [valid_unicode(run_filter.trace_id)])
+            self._add_condition("traces.trace_id = ?", valid_unicode(run_filter.trace_id))
         if run_filter.tool is not None:
-            self._add_table(
-                tables, "tools", ["tool = ?", "role = ?"], [tool_key(run_filter.tool), run_filter.tool_role]
+            self._add_condition(
+                "+runs.shape IN (SELECT shape FROM tools WHERE tool = ? AND role = ?)",
+                tool_key(run_filter.tool),
+                run_filter.tool_role,
             )
         if run_filter.metric is not None:
             limit = [] if run_filter.below is None else [float(run_filter.below)]
-            self._add_table(
-                tables,
-                "scores",
-                ["metric = ?", *(["value < ?"] if limit else [])],
-                [valid_unicode(run_filter.metric), *limit],
+            self._add_condition(
+                f"+runs.shape IN (SELECT shape FROM scores WHERE metric = ?{' AND value < ?' if limit else ''})",
+                valid_unicode(run_filter.metric),
+                *limit,
             )
-        return tables[0] if tables else "runs"
-
-    def _add_table(self, tables: list[str], table: str, conditions: list[str], values: list[Any]) -> None:
-        condition = " AND ".join(f"{table}.{condition}" for condition in conditions)
-        if tables:
-            run = f"{tables[0]}.run"
-            condition = f"EXISTS (SELECT 1 FROM {table} WHERE {table}.run = {run} AND {condition})"
-        tables.append(table)
-        self._conditions.append(condition)
-        self.parameters += values
+        return "runs" if run_filter.trace_id is None else "traces"
 
     def _add_column_conditions(self, run_filter: RunFilter) -> None:
         if run_filter.verdict is not None:
@@ -228,14 +220,14 @@ _TREND_STATEMENT = f"""
     FROM step CROSS JOIN matching GROUP BY 4
 """
 _TOOLS_STATEMENT = """
-    SELECT tools.tool, tools.role, sum(shapes.runs), min(shapes.run) AS first, coalesce(tools.name, tools.tool)
-    FROM ({shapes}) AS shapes CROSS JOIN tools ON tools.run = shapes.run
+    SELECT tools.tool, tools.role, sum(shapes.runs), min(shapes.run) AS first, tools.name
+    FROM ({shapes}) AS shapes CROSS JOIN tools ON tools.shape = shapes.shape
     GROUP BY tools.tool, tools.role ORDER BY first, tools.role
 """
 """SQLite takes the bare column `name` from the row with the minimum, so the first run's spelling is displayed."""
 _SUBSTITUTIONS_STATEMENT = """
     SELECT substitutions.expected, substitutions.called, sum(shapes.runs), min(shapes.run) AS first
-    FROM ({shapes}) AS shapes CROSS JOIN substitutions ON substitutions.run = shapes.run
+    FROM ({shapes}) AS shapes CROSS JOIN substitutions ON substitutions.shape = shapes.shape
     GROUP BY substitutions.expected, substitutions.called ORDER BY first
 """
 _LAST_SEQUENCE_STATEMENT = "SELECT seq FROM sqlite_sequence WHERE name = 'evaluations'"
@@ -243,7 +235,9 @@ _LAST_SEQUENCE_STATEMENT = "SELECT seq FROM sqlite_sequence WHERE name = 'evalua
 
 def _shapes_statement(query: RunQuery) -> str:
     """Return a statement for the first run of each shape and the number of matching runs of that shape."""
-    return query.select_statement("min(runs.key) AS run, count(*) AS runs") + " GROUP BY runs.shape"
+    return (
+        query.select_statement("runs.shape AS shape, min(runs.key) AS run, count(*) AS runs") + " GROUP BY +runs.shape"
+    )
 
 
 def _verdict_counts(total: int, evaluated: int, passed: int | None) -> VerdictCounts:

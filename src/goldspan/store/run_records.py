@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic_core import to_json
@@ -170,7 +171,7 @@ _MAX_TIME_NS = 2**63 - 1
 """The largest time that an SQLite integer holds, in the year 2262."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunRecord:
     """One evaluation in the form in which it is stored."""
 
@@ -192,11 +193,15 @@ class RunRecord:
     document: str
     """JSON."""
 
+    @cached_property
+    def shape(self) -> int:
+        """The hash of tools, substitutions and scores, which are stored once for all runs that have the same."""
+        return shape_hash(self.tools, self.substitutions, self.scores.items())
+
     @property
     def run_columns(self) -> tuple[Any, ...]:
         """The columns of the table `runs` from `revision` to `shape`."""
-        shape = shape_hash(self.tools, self.substitutions)
-        return (self.revision, self.passed, *self.indexed_columns, self.search_text, shape)
+        return (self.revision, self.passed, *self.indexed_columns, self.search_text, self.shape)
 
 
 def record_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> RunRecord:
@@ -273,9 +278,13 @@ def unique_substitutions(found: Iterable[tuple[str, str | None]]) -> tuple[tuple
     return tuple(sorted(spellings.values()))
 
 
-def shape_hash(tools: Iterable[tuple[str, str, str]], substitutions: Iterable[tuple[str, str]]) -> int:
-    """Return a 64-bit hash of the stored tools of a run. Runs with equal hashes have equal rows."""
-    content = repr((tuple(tools), tuple(substitutions))).encode()
+def shape_hash(
+    tools: Iterable[tuple[str, str, str]],
+    substitutions: Iterable[tuple[str, str]],
+    scores: Iterable[tuple[str, float | None]] = (),
+) -> int:
+    """Return a 64-bit hash of the stored tools and scores of a run. Runs with equal hashes share these rows."""
+    content = repr((tuple(tools), tuple(substitutions), sorted(scores))).encode()
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True)
 
 
@@ -353,42 +362,52 @@ def write_records(connection: sqlite3.Connection, records: Iterable[RunRecord], 
         is_new = connection.execute(_INSERT_EVALUATION, (key, run, *content)).rowcount > 0
         if is_new and record.revision >= revision:
             connection.execute(_UPDATE_RUN, (key, *record.run_columns, run))
-            index_rows.delete(run)
-            index_rows.add(record, run, time_ns)
-    index_rows.insert()
+            index_rows.replace(record, run, time_ns)
+    index_rows.insert_traces()
 
 
 class _IndexRows:
-    """Collects the index rows of the runs' current evaluations and inserts them with one statement for each table."""
+    """Inserts the index rows of the runs' current evaluations: traces for each run, the others for each shape."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._rows: dict[str, list[tuple[Any, ...]]] = {statement: [] for statement in _INSERT_INDEX_ROWS}
+        self._stored_shapes: set[int] = set()
+        self._traces: list[tuple[Any, ...]] = []
 
     def add(self, record: RunRecord, run: int | None, time_ns: int) -> None:
         """Add the rows of a run's current evaluation."""
-        tools, substitutions, scores, traces = self._rows.values()
-        tools += [(run, tool, role, time_ns, name) for tool, role, name in record.tools]
-        substitutions += [(run, *pair) for pair in record.substitutions]
-        scores += [(run, metric, value, time_ns) for metric, value in record.scores.items()]
-        traces += [(run, trace_id, time_ns) for trace_id in sorted(record.trace_ids)]
+        if record.shape not in self._stored_shapes:
+            insert_shape(self._connection, record.shape, record.tools, record.substitutions, record.scores.items())
+            self._stored_shapes.add(record.shape)
+        self._traces += [(run, trace_id, time_ns) for trace_id in sorted(record.trace_ids)]
 
-    def delete(self, run: int) -> None:
-        """Delete the rows of a run's previous evaluation."""
-        self.insert()
-        for table in ("tools", "substitutions", "scores", "traces"):
-            self._connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+    def replace(self, record: RunRecord, run: int, time_ns: int) -> None:
+        """Add the rows of an evaluation instead of those of the previous one. The update may have deleted its shape."""
+        self.insert_traces()
+        self._connection.execute("DELETE FROM traces WHERE run = ?", (run,))
+        self._stored_shapes.clear()
+        self.add(record, run, time_ns)
 
-    def insert(self) -> None:
-        """Insert the rows that were added."""
-        for statement, rows in self._rows.items():
-            self._connection.executemany(statement, rows)
-            rows.clear()
+    def insert_traces(self) -> None:
+        """Insert the rows of traces that were added."""
+        self._connection.executemany(_INSERT_TRACE, self._traces)
+        self._traces.clear()
 
 
-_INSERT_INDEX_ROWS = (
-    "INSERT INTO tools (run, tool, role, time_ns, name) VALUES (?, ?, ?, ?, ?)",
-    "INSERT INTO substitutions (run, expected, called) VALUES (?, ?, ?)",
-    "INSERT INTO scores (run, metric, value, time_ns) VALUES (?, ?, ?, ?)",
-    "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)",
-)
+def insert_shape(
+    connection: sqlite3.Connection,
+    shape: int,
+    tools: Iterable[tuple[str, str, str]],
+    substitutions: Iterable[tuple[str, str]],
+    scores: Iterable[tuple[str, float | None]],
+) -> None:
+    """Store the rows of a shape, unless they are stored."""
+    connection.executemany(_INSERT_TOOL, [(shape, *row) for row in tools])
+    connection.executemany(_INSERT_SUBSTITUTION, [(shape, *row) for row in substitutions])
+    connection.executemany(_INSERT_SCORE, [(shape, *row) for row in scores])
+
+
+_INSERT_TRACE = "INSERT INTO traces (run, trace_id, time_ns) VALUES (?, ?, ?)"
+_INSERT_TOOL = "INSERT OR IGNORE INTO tools (shape, tool, role, name) VALUES (?, ?, ?, ?)"
+_INSERT_SUBSTITUTION = "INSERT OR IGNORE INTO substitutions (shape, expected, called) VALUES (?, ?, ?)"
+_INSERT_SCORE = "INSERT OR IGNORE INTO scores (shape, metric, value) VALUES (?, ?, ?)"
