@@ -101,17 +101,22 @@ def _score_document(score: Score, *, include_texts: bool) -> dict[str, Any]:
 
     Without `include_texts` it contains only the type of an error, and a judgement without the model's words.
     """
-    document = _dataclass_fields(score)
-    if score.error is not None and not include_texts:
-        document["error"] = error_type(score.error)
-    if not score.steps:
-        del document["steps"]
-    if score.judgement is None:
-        del document["judgement"]
-    else:
-        document["judgement"] = _dataclass_fields(score.judgement)
+    error = score.error
+    document: dict[str, Any] = {
+        "metric": score.metric,
+        "value": score.value,
+        "passed": score.passed,
+        "threshold": score.threshold,
+        "label": score.label,
+        "reason": score.reason,
+        "error": error if error is None or include_texts else error_type(error),
+    }
+    if score.steps:
+        document["steps"] = score.steps
+    if score.judgement is not None:
+        document["judgement"] = judgement = _dataclass_fields(score.judgement)
         if not include_texts:
-            del document["judgement"]["words"]
+            del judgement["words"]
     return document
 
 
@@ -119,7 +124,7 @@ def _call_document(call: ToolCall) -> dict[str, Any]:
     return _dataclass_fields(call) | {"concurrent_with": list(call.concurrent_with)}
 
 
-def _dataclass_fields(value: ToolCall | Score | Fault | Health | Judgement | RequirementResult) -> dict[str, Any]:
+def _dataclass_fields(value: ToolCall | Fault | Health | Judgement | RequirementResult) -> dict[str, Any]:
     """Returns the fields of a flat dataclass; `dataclasses.asdict` would copy all values, which is slow."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 

@@ -7,9 +7,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
@@ -121,12 +119,13 @@ def _tool_definitions(document: Mapping[str, Any]) -> Iterator[ToolDefinition]:
 
 def _call_fields(call: ToolCall, keep_arguments: bool) -> Iterator[tuple[str, Any]]:
     """Yield the stored fields of a call; unknown fields and default values are left out."""
-    for name in (*_CALL_FIELDS, *(_CALL_VALUE_FIELDS if keep_arguments else ())):
+    for name in (*_CALL_FIELDS, *_CALL_VALUE_FIELDS) if keep_arguments else _CALL_FIELDS:
         if (value := getattr(call, name)) is not None:
             yield name, value
-    for name, error in (("error", call.error), ("error_guess", call.error_guess)):
-        if error is not None and not keep_arguments:
-            yield name, _error_type(error)
+    if not keep_arguments:
+        for name, error in (("error", call.error), ("error_guess", call.error_guess)):
+            if error is not None:
+                yield name, _error_type(error)
     if call.raw_name != call.name:
         yield "raw_name", call.raw_name
     if call.kind != "tool":
@@ -171,8 +170,7 @@ _MAX_TIME_NS = 2**63 - 1
 """The largest time that an SQLite integer holds, in the year 2262."""
 
 
-@dataclass(frozen=True)
-class RunRecord:
+class RunRecord(NamedTuple):
     """One evaluation in the form in which it is stored."""
 
     run_id: str
@@ -189,14 +187,11 @@ class RunRecord:
     substitutions: tuple[tuple[str, str], ...]
     """Pairs of the expected tool and the tool that was called in its place."""
     scores: Mapping[str, float | None]
+    shape: int
+    """The hash of tools, substitutions and scores, which are stored once for all runs that have the same."""
     trace_ids: frozenset[str]
     document: str
     """JSON."""
-
-    @cached_property
-    def shape(self) -> int:
-        """The hash of tools, substitutions and scores, which are stored once for all runs that have the same."""
-        return shape_hash(self.tools, self.substitutions, self.scores.items())
 
     @property
     def run_columns(self) -> tuple[Any, ...]:
@@ -209,22 +204,25 @@ def record_of(evaluation: Evaluation, *, now_ns: int, keep_arguments: bool) -> R
     run, match = evaluation.run, evaluation.match
     text = truncated_input(run)
     columns = (run.unit, match.golden.id if match else None, run.agent, run.service, run.environment, run.session_id)
+    tools = _unique_tools(_tool_roles(evaluation))
+    substitutions = unique_substitutions(
+        (fault.tool, fault.instead) for fault in evaluation.faults if fault.kind == "wrong_tool"
+    )
+    scores = {
+        valid_unicode(score.metric): None if score.value is None else float(score.value) for score in evaluation.scores
+    }
     return RunRecord(
         run_id=valid_unicode(run.run_id),
         time_ns=max(0, min(run.start_ns or run.end_ns or now_ns, now_ns, _MAX_TIME_NS)),
         revision=evaluation.revision,
         digest=evaluation.digest,
         passed=evaluation.passed,
-        indexed_columns=tuple(None if value is None else valid_unicode(value) for value in columns),
+        indexed_columns=tuple([None if value is None else valid_unicode(value) for value in columns]),
         search_text=None if text is None else search_key(text),
-        tools=_unique_tools(_tool_roles(evaluation)),
-        substitutions=unique_substitutions(
-            (fault.tool, fault.instead) for fault in evaluation.faults if fault.kind == "wrong_tool"
-        ),
-        scores={
-            valid_unicode(score.metric): None if score.value is None else float(score.value)
-            for score in evaluation.scores
-        },
+        tools=tools,
+        substitutions=substitutions,
+        scores=scores,
+        shape=shape_hash(tools, substitutions, scores.items()),
         trace_ids=frozenset(map(valid_unicode, run.trace_ids)),
         document=_document_text(evaluation, keep_arguments=keep_arguments),
     )
