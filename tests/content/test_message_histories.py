@@ -116,3 +116,14 @@ def test_cached_messages_change_no_later_message(turns: list[tuple[bool, list[di
     alone = [read(*turn) for turn in turns]
     with histories.cache_histories():
         assert [read(*turn) for turn in turns] == alone
+
+
+def test_an_attribute_with_several_values_is_decoded_each_time() -> None:
+    flat = {"p.0.role": "user", "p.0.contents": [{"type": "text", "text": "Hello."}]}
+    with histories.cache_histories():
+        first, again = messages.from_flat(flat, "p"), messages.from_flat(flat, "p")
+        cache = histories._active_cache.get()
+        assert cache is not None
+        assert not cache.message_by_row
+    assert first == again
+    assert [message.text for message in first] == ["Hello."]
