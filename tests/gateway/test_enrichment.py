@@ -285,7 +285,7 @@ def test_spans_are_exported_unchanged_if_enrichment_fails(
 def test_spans_of_a_trace_that_cannot_be_evaluated_are_exported(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_evaluation, "visible_runs", _raises)
+    monkeypatch.setattr(trace_evaluation.RevisionHistory, "load_revisions", _raises)
     root, call = asking(0, "search")
     line.post(request(root, call))
     line.wait(1.0)

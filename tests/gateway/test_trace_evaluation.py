@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ import pytest
 from goldspan import Goldens, semconv
 from goldspan.errors import StoreError
 from goldspan.gateway.scoring import scoring_consumer, trace_evaluation
-from goldspan.gateway.scoring.revision_history import VisibleRuns
-from goldspan.gateway.scoring.trace_buffer import FlushPolicy
-from goldspan.model import ComponentSelector, Evaluation, Run, RunUnit, SpanRecord
+from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceChunk
+from goldspan.model import ComponentSelector, Evaluation, RunUnit, SpanRecord, TelemetryRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.store import sqlite as store_module
 from support.gateway_process import PATIENCE_S
@@ -323,12 +322,13 @@ def _log_of_session(number: int, name: str, told: dict[str, str]) -> bytes:
 def test_a_trace_that_cannot_be_evaluated_does_not_block_others(
     line: ScoringHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = trace_evaluation.visible_runs
+    decode = trace_evaluation.decode_chunks
 
-    def fails_for_one(records: Sequence[SpanRecord], runs: Sequence[Run]) -> VisibleRuns:
-        return _raises() if records[0].trace_id == trace_id(0) else look(records, runs)
+    def fails_for_one(chunks: Iterable[TraceChunk]) -> list[TelemetryRecord]:
+        records = decode(chunks)
+        return _raises() if records[0].trace_id == trace_id(0) else records
 
-    monkeypatch.setattr(trace_evaluation, "visible_runs", fails_for_one)
+    monkeypatch.setattr(trace_evaluation, "decode_chunks", fails_for_one)
     for number in range(3):
         line.post(request(*asking(number, "search")))
     line.wait(1.0)

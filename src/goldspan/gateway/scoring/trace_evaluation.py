@@ -89,10 +89,11 @@ class SessionGrouping:
 
 def _lack_enclosing_request(records: Iterable[TelemetryRecord], requests: Iterable[Run]) -> bool:
     """Whether the spans are model or tool calls without an enclosing request."""
+    own = {run.span_id for run in requests}
+    for record in records:  # the common case, decided without the roles of the other spans
+        if record.span_id in own and isinstance(record, SpanRecord) and role_of(record) in REQUEST_ROLES:
+            return False
     spans = {record.span_id: record for record in records if isinstance(record, SpanRecord)}
-    own = [spans[run.span_id] for run in requests if run.span_id in spans]
-    if any(role_of(span) in REQUEST_ROLES for span in own):  # the common case, decided without reading the other spans
-        return False
     roles = {role_of(span) for span in spans.values()} - TRANSPARENT_ROLES
     roots = {role_of(span) for span in spans.values() if span.parent_id is None}
     return not roles & REQUEST_ROLES and bool(roles) and (roots == {"model"} or "model" not in roles)
@@ -147,7 +148,7 @@ class TraceEvaluator:
         """Ids of runs to delete, because they are parts of other runs."""
         self._open_conversations: list[Run] = []
         self._extracted: list[_ExtractedGroup] = []
-        self._extracted_spans = self._extracted_bytes = 0
+        self._extracted_runs = self._extracted_spans = self._extracted_bytes = 0
         self._history = RevisionHistory(store, self.pending)
 
     def extract_group(self, group: TraceGroup) -> bool:
@@ -169,23 +170,34 @@ class TraceEvaluator:
     def _extract_runs(self, extracted: _ExtractedGroup, chunks: Iterable[TraceChunk]) -> bool:
         """Extract the runs of a group. Returns `False` if the group was postponed."""
         group = extracted.group
-        records = [record for record in decode_chunks(chunks) if record.trace_id not in group.dropped_trace_ids]
+        records = decode_chunks(chunks)
+        if group.dropped_trace_ids:
+            records = [record for record in records if record.trace_id not in group.dropped_trace_ids]
         runs = self._pipeline.extract_runs(records)
         if not group.is_evicting and self._session_grouping.waits_for_session(group, records, runs):
             return False
         self._history.load_revisions(group)
+        if group.revisions or group.required_span_ids:
+            runs = self._runs_to_revise(group, records, runs)
+        extracted.runs += runs
+        self._extracted_runs += len(runs)
+        extracted.is_complete = True
+        return True
+
+    def _runs_to_revise(self, group: TraceGroup, records: Sequence[TelemetryRecord], runs: Sequence[Run]) -> list[Run]:
+        """Returns the runs of a group that was scored before, without remnants; finds the superseded ones."""
         visible = visible_runs(records, runs)
         superseded = list(self._history.superseded_requests(group, visible))
+        complete: list[Run] = []
         for run in runs:
             if self._history.is_remnant(group, run, visible):
                 self._drop_counters.add(semconv.TOO_LATE_SPANS_COUNTER)
             else:
-                extracted.runs.append(run)
+                complete.append(run)
         for run_key in superseded:
             del group.revisions[run_key]
             self.superseded_run_ids.append(run_key[1])
-        extracted.is_complete = True
-        return True
+        return complete
 
     @property
     def is_full(self) -> bool:
@@ -199,12 +211,12 @@ class TraceEvaluator:
     @property
     def run_count(self) -> int:
         """The number of runs that were extracted or evaluated and are not stored yet."""
-        return len(self.pending) + sum(len(each.runs) for each in self._extracted)
+        return len(self.pending) + self._extracted_runs
 
     def evaluate_extracted(self) -> None:
         """Evaluate the runs of the extracted groups, and queue the held spans of these groups."""
         extracted, self._extracted = self._extracted, []
-        self._extracted_spans = self._extracted_bytes = 0
+        self._extracted_runs = self._extracted_spans = self._extracted_bytes = 0
         runs = [(run, each.group.revisions.get((run.unit, run.run_id))) for each in extracted for run in each.runs]
         evaluations = iter(self._pipeline.evaluate_revisions(runs))
         for each in extracted:
