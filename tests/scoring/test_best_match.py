@@ -124,6 +124,17 @@ def test_only_a_few_small_calls_are_tried_in_all_ways(number: int, more: dict[st
     assert settled(number, **more) is None
 
 
+def test_of_pairs_that_agree_as_much_those_with_equal_arguments_are_chosen() -> None:
+    expected = [{"name": "t", "arguments": {"x": number}, "result": number} for number in (1, 2)]
+    called = [{"name": "t", "arguments": {"x": number}, "result": 3 - number} for number in (1, 2)]
+    for calls in (called, called[::-1]):
+        rows = compare(calls, expected, order="any").pairs
+        assert [row.expected.arguments == row.called.arguments for row in rows if row.expected and row.called] == [
+            True,
+            True,
+        ]
+
+
 def test_a_call_that_would_do_earlier_answers_there_if_that_keeps_the_order() -> None:
     expected = [ExpectedTool("a", {"x": 1}, match="subset"), "b", ExpectedTool("a", {"x": 1, "y": 2}, match="subset")]
     seen = compare([{"name": "a", "arguments": {"x": 1, "y": 2}}, "b"], expected)
