@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from goldspan.errors import MissingExtraError
 
-Extra: TypeAlias = Literal["server", "web", "judge", "zstd", "parquet", "pandas", "polars"]
+Extra: TypeAlias = Literal["server", "web", "judge", "integrations", "zstd", "parquet", "pandas", "polars"]
 """The extras of the distribution: `pip install 'goldspan[server]'`."""
 
 _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
@@ -20,6 +20,7 @@ _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
         ),
     ),
     "web": ("the page", frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"})),
+    "integrations": ("an integration", frozenset({"httpx2"})),
     "judge": ("asking a model over HTTP", frozenset({"httpx2"})),
     "zstd": ("reading zstd files", frozenset({"zstandard"})),
     "parquet": ("writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),

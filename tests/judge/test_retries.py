@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goldspan._http import parse_retry_after
 from goldspan.judge import judge_evaluations, judge_session
-from goldspan.judge.model_endpoint import parse_retry_after
 from support.judge_clients import evaluation, judging, score
 from support.model_endpoint import failure, opinion, raw, serving
 

@@ -12,8 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context, attach, detach, set_value
-
+from goldspan._http import suppress_instrumentation
 from goldspan.judge.judge import AskFunction, Judge, ModelClient
 from goldspan.judge.prompts import RUBRIC_VERSION, JudgePrompt, build_evidence, relevant_tools
 from goldspan.judge.tool_selection import (
@@ -128,7 +127,7 @@ class JudgeSession:
                 if isinstance(prompt, str):
                     judge.counters.record_not_asked()
                     return not_evaluated_score(prompt, threshold)
-                with _suppress_instrumentation():
+                with suppress_instrumentation():
                     votes = await self._votes(prompt)
         except ModelRequestError as error:
             judge.counters.record_failure(error.kind)
@@ -316,19 +315,6 @@ class JudgeSession:
             output_tokens=total_output,
             cost=cost,
         )
-
-
-@contextmanager
-def _suppress_instrumentation() -> Iterator[None]:
-    """Suppress spans of the judge's own requests: they would become runs, which would be judged in turn.
-
-    The empty context also keeps the requests out of the application's current trace.
-    """
-    token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True, Context()))
-    try:
-        yield
-    finally:
-        detach(token)
 
 
 @dataclass(slots=True)

@@ -7,17 +7,14 @@ request, and they read answers of any size, wait up to a minute for `Retry-After
 from __future__ import annotations
 
 import json
-import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from goldspan._extras import require_extra
+from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import join_words, short_repr
@@ -26,63 +23,6 @@ from goldspan.judge.tool_selection import ModelReply, ModelRequestError
 
 if TYPE_CHECKING:
     import httpx2
-
-_MIN_SECRET_LENGTH = 8
-"""Minimum length of a secret in a header, and of a secret that is removed from answers: many answers contain `1`."""
-
-
-class SecretRedactor:
-    """Removes the key and the values of headers from texts and logs."""
-
-    def __init__(self, key: str | None, headers: Mapping[str, str]) -> None:
-        words = {
-            word for value in headers.values() for word in (value, *value.split()) if len(word) >= _MIN_SECRET_LENGTH
-        }
-        self._all = _sort_by_length({key, *words})
-        self._long = [secret for secret in self._all if len(secret) >= _MIN_SECRET_LENGTH]
-
-    def redact(self, text: str) -> str:
-        """Return an error text without the secrets."""
-        return _replace_secrets(text, self._all)
-
-    def redact_reply(self, text: str) -> str:
-        """Return an answer without the long secrets; short keys are placeholders of endpoints that need no key."""
-        return _replace_secrets(text, self._long)
-
-    @contextmanager
-    def redact_client_logs(self) -> Iterator[None]:
-        """Redact the logs of the HTTP client in this context: it logs the headers of responses."""
-        for name in _LOGGERS:
-            logging.getLogger(name).addFilter(_REDACTING_FILTER)
-        before = _current_redactor.set(self)
-        try:
-            yield
-        finally:
-            _current_redactor.reset(before)
-
-
-class _RedactingFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        if (secrets := _current_redactor.get()) is not None:
-            record.msg, record.args = secrets.redact(record.getMessage()), None
-        return True
-
-
-_REDACTING_FILTER = _RedactingFilter()
-_LOGGERS = ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
-_current_redactor: ContextVar[SecretRedactor | None] = ContextVar("_hidden", default=None)
-
-
-def _sort_by_length(secrets: Iterable[str | None]) -> list[str]:
-    """Sort longest first, because one secret may be a part of another."""
-    return sorted((secret for secret in secrets if secret), key=len, reverse=True)
-
-
-def _replace_secrets(text: str, secrets: Iterable[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "[key]")
-    return text
-
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 AnswerForm = Literal["json_schema", "json_object", "text"]
@@ -96,8 +36,6 @@ _MAX_ERROR_BODY_BYTES = 1 << 16
 _MAX_MESSAGE_LENGTH = 300
 _MAX_MODEL_NAME_LENGTH = 200
 _CONNECT_TIMEOUT_S = 10.0
-BASE_URL_PATTERN = re.compile(r"https?://[^\s@/?#]+(/[^\s@?#]*)?")
-"""A base URL, without a password or a query."""
 
 
 class ModelEndpoint:
@@ -266,24 +204,6 @@ class ModelEndpoint:
         if choice.get("finish_reason") == "length":
             raise _malformed_reply("was truncated: raise max_tokens", reply, is_retryable=False)
         return reply
-
-
-def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `retry-after-ms`, else of `retry-after` as a number or a date, or `None`."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name)
-        if value is None:
-            continue
-        try:
-            seconds = float(value) / unit
-        except ValueError:
-            try:
-                seconds = (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds()
-            except (ValueError, TypeError, OverflowError, LookupError):
-                continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    return None
 
 
 async def _read_bounded(response: httpx2.Response) -> bytes:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from goldspan._extras import require_extra
+from goldspan._http import BASE_URL_PATTERN
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Backend, parse_backends
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, parse_tokens, read_token_file
@@ -42,7 +43,7 @@ from goldspan.gateway.settings.setting_types import (
 from goldspan.goldens.lookup.golden_lookup import DEFAULT_MARGIN, DEFAULT_NEAR
 from goldspan.goldens.spelling import join_words
 from goldspan.judge.judge import DEFAULT_DAILY_TOKENS, DEFAULT_SAMPLE, JudgeSettings
-from goldspan.judge.model_endpoint import BASE_URL_PATTERN, OPENAI_BASE_URL, AnswerForm, parse_api_key
+from goldspan.judge.model_endpoint import OPENAI_BASE_URL, AnswerForm, parse_api_key
 from goldspan.judge.prompts import CallDetail
 from goldspan.judge.tool_selection import Combination
 from goldspan.model import UnknownPolicy

@@ -1,0 +1,151 @@
+"""`ProductClient` sends requests to the API of a product, and `DeliveryError` says what a failure means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after, suppress_instrumentation
+from goldspan._version import __version__
+from goldspan.errors import ConfigurationError, MissingExtraError
+from goldspan.integrations.product import Product, ProductReply, ProductRequest
+
+if TYPE_CHECKING:
+    import httpx2
+
+FailureKind = Literal["unavailable", "overloaded", "misconfigured", "not_found", "refused"]
+"""What a failure means for the request.
+
+`unavailable`: the product cannot be reached, or failed; repeat the request. `overloaded`: the product asks for a pause.
+`misconfigured`: the address or the token is wrong; repeat the request after somebody corrected it. `not_found`: the
+product does not know a trace or span (yet). `refused`: the product will never accept the request.
+"""
+
+TIMEOUT_SECONDS = 10.0
+"""The maximum time to connect, and between two parts of a reply."""
+MAX_REPLY_BYTES = 16 << 20
+_MAX_MESSAGE_LENGTH = 300
+
+
+class DeliveryError(Exception):
+    """A product did not accept a request. The text is safe to log: it contains no token."""
+
+    def __init__(self, kind: FailureKind, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.retry_after = retry_after
+        """The seconds that the product asks to wait."""
+
+
+class ProductClient:
+    """Sends requests to one product. It follows no redirection, so the token reaches one host only.
+
+    Raises:
+        ConfigurationError: The base URL is invalid.
+        MissingExtraError: The extra `integrations` is not installed.
+    """
+
+    def __init__(self, product: Product, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        if find_spec("httpx2") is None:  # importing it takes longer than an application may wait for
+            raise MissingExtraError(f"the integration {product.name}", "integrations")
+        if not BASE_URL_PATTERN.fullmatch(product.base_url):
+            raise ConfigurationError(
+                f"the address of {product.name} is written as https://host/path, without a password or a query"
+            )
+        headers = dict(product.headers)
+        self._secrets = SecretRedactor(None, headers)
+        self._base_url = product.base_url.rstrip("/")
+        self._product_name = product.name
+        self._headers = {"user-agent": f"goldspan/{__version__}", **headers}
+        self._timeout = timeout
+        self._client: httpx2.Client | None = None
+
+    def send(self, request: ProductRequest) -> ProductReply:
+        """Send a request, and return the reply if its status is 2xx. Raises `DeliveryError` otherwise."""
+        import httpx2
+
+        if self._client is None:
+            self._client = httpx2.Client(headers=self._headers, timeout=self._timeout, follow_redirects=False)
+        content = None if request.body is None else json.dumps(request.body, allow_nan=False).encode()
+        headers = {} if content is None else {"content-type": "application/json"}
+        try:
+            with (
+                suppress_instrumentation(),
+                self._secrets.redact_client_logs(),
+                self._client.stream(
+                    request.method,
+                    self._base_url + request.path,
+                    params=dict(request.query) or None,
+                    content=content,
+                    headers=headers,
+                ) as response,
+            ):
+                body = _read_bounded(response)
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+            text = self._clean(str(error)) or "the connection broke off"
+            raise DeliveryError(
+                "unavailable", f"{self._product_name}: {type(error).__name__}: {text} ({self._base_url})"
+            ) from None
+        status = response.status_code
+        if 200 <= status < 300 or (status == 404 and request.absent_is_success):
+            return ProductReply(status, _json_value(body))
+        raise DeliveryError(
+            _failure_kind(status),
+            self._describe(request, status, body),
+            retry_after=parse_retry_after(response.headers),
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def _describe(self, request: ProductRequest, status: int, body: bytes) -> str:
+        message = self._clean(_error_message(body))
+        return f"{self._product_name} answered {status} to {request.method} {request.path}" + (
+            f": {message}" if message else ""
+        )
+
+    def _clean(self, text: str) -> str:
+        """Return a foreign text in one line, shortened and without secrets."""
+        text = self._secrets.redact(text)
+        text = " ".join("".join(character if character.isprintable() else " " for character in text[:4000]).split())
+        return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 1]}…"
+
+
+def _failure_kind(status: int) -> FailureKind:
+    if status in (401, 403, 405, 407) or 300 <= status < 400:
+        return "misconfigured"
+    if status == 404:
+        return "not_found"
+    if status in (408, 425, 429, 503):
+        return "overloaded"
+    return "unavailable" if status >= 500 else "refused"
+
+
+def _read_bounded(response: httpx2.Response) -> bytes:
+    body = bytearray()
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > MAX_REPLY_BYTES:
+            raise DeliveryError("refused", f"a reply is longer than {MAX_REPLY_BYTES} bytes")
+    return bytes(body)
+
+
+def _json_value(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _error_message(body: bytes) -> str:
+    """Return the message of an error reply: of a JSON object the member that holds it, else the text."""
+    value = _json_value(body)
+    if isinstance(value, Mapping):
+        for name in ("detail", "message", "error", "errors"):
+            if value.get(name):
+                return value[name] if isinstance(value[name], str) else json.dumps(value[name])
+    return body.decode("utf-8", "replace")

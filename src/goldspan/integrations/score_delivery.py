@@ -1,0 +1,134 @@
+"""`ScoreDelivery` writes the scores of runs into a product, and classifies what could not be written."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from goldspan.integrations.http_client import DeliveryError, ProductClient
+from goldspan.integrations.product import Product
+from goldspan.integrations.scored_runs import ScoredRun
+
+_log = logging.getLogger("goldspan")
+
+_FIRST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 60.0
+_MISCONFIGURED_PAUSE_SECONDS = 15.0
+"""The first pause if the address or the token is wrong: a repetition succeeds only after somebody corrected it."""
+_MAX_RETRY_AFTER_SECONDS = 600.0
+_MAX_OWN_FAILURES = 3
+"""How often a run may fail while the product accepts another one, before the run itself counts as the cause."""
+
+
+@dataclass(slots=True)
+class DeliveryResult:
+    """What became of some runs. Each run is counted or listed once."""
+
+    written: int = 0
+    refused: list[str] = field(default_factory=list)
+    """Why the product will never accept a run, one text for each run."""
+    not_found: list[ScoredRun] = field(default_factory=list)
+    """The runs whose trace or span the product does not know, perhaps because it has not arrived yet."""
+    pending: list[ScoredRun] = field(default_factory=list)
+    """The runs that must be written again, after the pause."""
+    pause: float = 0.0
+    """The seconds to wait."""
+    error: str | None = None
+    """Why there are pending runs."""
+
+
+class ScoreDelivery:
+    """Writes runs into one product. It never waits: the caller repeats what is pending after the pause.
+
+    A request that the product refuses is split in half until the runs that it refuses are alone. While the product
+    fails, one run at a time is tried. A run that fails while others are accepted is itself at fault and is refused.
+    It is not thread-safe.
+    """
+
+    def __init__(
+        self, product: Product, client: ProductClient, *, random_fraction: Callable[[], float] = random.random
+    ) -> None:
+        self.product = product
+        self._client = client
+        self._random_fraction = random_fraction
+        self._failures = 0
+        self._failed_alone: set[str] = set()
+        self._own_failures: Counter[str] = Counter()
+        self._is_outage_logged = False
+
+    def deliver(self, runs: Sequence[ScoredRun]) -> DeliveryResult:
+        """Write some runs, in their order. Stops at the first failure that concerns the product and not a run."""
+        result = DeliveryResult()
+        waiting = deque(self._batches(runs))
+        while waiting:
+            batch = waiting.popleft()
+            try:
+                refused = self.product.write(batch, self._client.send)
+            except DeliveryError as error:
+                if error.kind in ("refused", "not_found"):
+                    self._record_reachable(batch)
+                    if len(batch) > 1:
+                        half = len(batch) // 2
+                        waiting.extendleft((batch[half:], batch[:half]))
+                    elif error.kind == "not_found":
+                        result.not_found += batch
+                    else:
+                        result.refused.append(str(error))
+                else:
+                    self._record_failure(error, batch, waiting, result)
+                    break
+            else:
+                self._record_reachable(batch)
+                result.written += len(batch) - len(refused)
+                result.refused += refused
+        return result
+
+    def _batches(self, runs: Sequence[ScoredRun]) -> list[Sequence[ScoredRun]]:
+        if self._failures:
+            return [[run] for run in runs]
+        suspects = [run for run in runs if run.run_id in self._own_failures]
+        others = [run for run in runs if run.run_id not in self._own_failures] if suspects else runs
+        size = self.product.max_runs
+        return [*(others[at : at + size] for at in range(0, len(others), size)), *([run] for run in suspects)]
+
+    def _record_failure(
+        self,
+        error: DeliveryError,
+        batch: Sequence[ScoredRun],
+        waiting: Iterable[Sequence[ScoredRun]],
+        result: DeliveryResult,
+    ) -> None:
+        self._failures += 1
+        first = _MISCONFIGURED_PAUSE_SECONDS if error.kind == "misconfigured" else _FIRST_PAUSE_SECONDS
+        pause = min(_MAX_PAUSE_SECONDS, first * 2.0 ** min(self._failures - 1, 16)) * self._random_fraction()
+        result.pause = max(pause, min(error.retry_after or 0.0, _MAX_RETRY_AFTER_SECONDS))
+        result.error = str(error)
+        result.pending += chain.from_iterable(waiting)
+        # The next attempt starts with another run, because this one may be the cause.
+        run_id = batch[0].run_id if len(batch) == 1 and error.kind == "unavailable" else None
+        if run_id is not None and self._own_failures[run_id] >= _MAX_OWN_FAILURES:
+            del self._own_failures[run_id]
+            result.refused.append(f"{error} ({_MAX_OWN_FAILURES} times, while it accepted other runs)")
+            return
+        if run_id is not None:
+            self._failed_alone.add(run_id)
+        result.pending += batch
+        if not self._is_outage_logged:
+            self._is_outage_logged = True
+            _log.error("scores cannot be written now and are kept: %s", error)
+
+    def _record_reachable(self, batch: Sequence[ScoredRun]) -> None:
+        """The product works, so what failed alone before may be at fault itself."""
+        self._failures = 0
+        for run in batch:
+            self._failed_alone.discard(run.run_id)
+            self._own_failures.pop(run.run_id, None)
+        self._own_failures.update(self._failed_alone)
+        self._failed_alone.clear()
+        if self._is_outage_logged:
+            self._is_outage_logged = False
+            _log.warning("%s accepts scores again", self.product.name)

@@ -1,0 +1,146 @@
+"""`ScoredRun`: what an integration sends about one evaluated run, in the terms that the products share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from goldspan import semconv
+from goldspan.model import Evaluation
+from goldspan.sinks.otel_sinks import error_type
+from goldspan.sinks.serialization import evaluation_document
+from goldspan.store.store_protocol import StoredRun
+
+NAME_PREFIX = "goldspan."
+"""The prefix of all names that goldspan gives to scores in a product."""
+VERDICT_NAME = semconv.PASSED
+"""The name of the score that says whether the run passed."""
+_KEY_NAMESPACE = uuid.UUID("2f0c1c43-4c0a-5d3f-9a52-0a1c5a4f7b11")
+_LABELS: Mapping[bool | None, str] = {True: "pass", False: "fail", None: "not_evaluated"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunScore:
+    """One score of a run, or its verdict."""
+
+    name: str
+    """The metric with the prefix `goldspan.`, or `goldspan.passed` for the verdict."""
+    value: float | None
+    """The score; of the verdict 1 for passed and 0 for failed. `None`: it could not be evaluated."""
+    label: str | None
+    """`pass`, `fail`, `not_evaluated`; `None` for a score without a threshold."""
+    comment: str | None
+    """The reason, or the type of the error."""
+    key: str
+    """A UUID that depends only on the run and the name: a later revision has the same key and replaces the score."""
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether this is the verdict on the run and not the score of a metric."""
+        return self.name == VERDICT_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRun:
+    """The scores of one revision of a run, and the span that they belong to."""
+
+    run_id: str
+    unit: str
+    trace_id: str
+    """32 hexadecimal digits, as OTLP has it."""
+    span_id: str | None
+    """16 hexadecimal digits. `None`: the run has no span of its own, and its scores belong to the trace."""
+    session_id: str | None
+    start_ns: int | None
+    end_ns: int | None
+    revision: int
+    golden_id: str | None
+    expected_tools: tuple[str, ...] | None
+    """The names of the golden's tools; `None` without a golden."""
+    scores: tuple[RunScore, ...]
+    """The verdict, then the scores of the metrics."""
+    metadata: Mapping[str, Any]
+    """What identifies the evaluation: run, revision, golden, scoring version. It contains no values of arguments."""
+
+
+def scored_run(evaluation: Evaluation) -> ScoredRun | None:
+    """Return what is sent about an evaluation; `None` for a run without a trace, which no product can show."""
+    run = evaluation.run
+    times = {"session_id": run.session_id, "start_ns": run.start_ns, "end_ns": run.end_ns}
+    return _from_document(evaluation_document(evaluation) | times)
+
+
+def scored_run_from_store(run: StoredRun) -> ScoredRun | None:
+    """Return what is sent about a stored run: the same as when it was evaluated."""
+    return _from_document(run.current.document)
+
+
+def latest_revisions(runs: Iterable[ScoredRun]) -> list[ScoredRun]:
+    """Return the latest revision of each run, in the order in which the runs were first seen."""
+    latest: dict[str, ScoredRun] = {}
+    for run in runs:
+        known = latest.get(run.run_id)
+        if known is None or known.revision <= run.revision:
+            latest[run.run_id] = run
+    return list(latest.values())
+
+
+def _from_document(document: Mapping[str, Any]) -> ScoredRun | None:
+    trace_ids = document["trace_ids"]
+    if not trace_ids:
+        return None
+    run_id, golden_id, match = document["run_id"], document["golden_id"], document["golden_match"]
+    expected = document["expected_tools"]
+    metadata = {
+        semconv.RUN_ID: run_id,
+        semconv.UNIT_LABEL: document["unit"],
+        semconv.REVISION: document["revision"],
+        semconv.SCORING_VERSION: document["scoring_version"],
+        semconv.GOLDEN_ID: golden_id,
+        semconv.GOLDEN_MATCH: match["how"] if match else None,
+    }
+    return ScoredRun(
+        run_id=run_id,
+        unit=document["unit"],
+        trace_id=trace_ids[0],
+        span_id=document["span_id"],
+        session_id=document["session_id"],
+        start_ns=document["start_ns"],
+        end_ns=document["end_ns"],
+        revision=document["revision"],
+        golden_id=golden_id,
+        expected_tools=None if expected is None else tuple(expected),
+        scores=(_verdict(document), *(_score(document, score) for score in document["scores"])),
+        metadata={name: value for name, value in metadata.items() if value is not None},
+    )
+
+
+def _verdict(document: Mapping[str, Any]) -> RunScore:
+    passed = document["passed"]
+    return RunScore(
+        name=VERDICT_NAME,
+        value=None if passed is None else float(passed),
+        label=_LABELS[passed],
+        comment=document["reason"] or None,
+        key=_key(document["run_id"], VERDICT_NAME),
+    )
+
+
+def _score(document: Mapping[str, Any], score: Mapping[str, Any]) -> RunScore:
+    name, value, error = NAME_PREFIX + score["metric"], score["value"], score["error"]
+    # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
+    is_explained = document["golden_id"] is not None and (value != 1 or not document["faults"])
+    comment = score["reason"] or (document["reason"] if is_explained else None)
+    return RunScore(
+        name=name,
+        value=None if value is None else float(value),
+        label=score["label"] or (_LABELS[None] if value is None else None),
+        comment=comment or (None if error is None else error_type(error)) or None,
+        key=_key(document["run_id"], name),
+    )
+
+
+def _key(run_id: str, name: str) -> str:
+    return str(uuid.uuid5(_KEY_NAMESPACE, f"{run_id}\n{name}"))
