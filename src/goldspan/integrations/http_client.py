@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,25 +27,40 @@ product does not know a trace or span (yet). `refused`: the product will never a
 
 TIMEOUT_SECONDS = 10.0
 """The maximum time to connect, and between two parts of a reply."""
+_MAX_REPLY_SECONDS = 30.0
+"""The maximum time to read a reply that arrives in small parts."""
 MAX_REPLY_BYTES = 16 << 20
 _MAX_MESSAGE_LENGTH = 300
+_HEADER_VALUE_PATTERN = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 
 class DeliveryError(Exception):
     """A product did not accept a request. The text is safe to log: it contains no token."""
 
-    def __init__(self, kind: FailureKind, text: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: FailureKind,
+        text: str,
+        *,
+        retry_after: float | None = None,
+        reply: Any = None,
+        unknown_run_ids: Collection[str] = (),
+    ) -> None:
         super().__init__(text)
         self.kind = kind
         self.retry_after = retry_after
         """The seconds that the product asks to wait."""
+        self.reply = reply
+        """The JSON value of the reply. It is foreign text: do not log it."""
+        self.unknown_run_ids = unknown_run_ids
+        """Of a failure `not_found`: the runs whose trace is unknown, if `Product.write` wrote all others."""
 
 
 class ProductClient:
     """Sends requests to one product. It follows no redirection, so the token reaches one host only.
 
     Raises:
-        ConfigurationError: The base URL is invalid.
+        ConfigurationError: The base URL or a header is invalid.
         MissingExtraError: The extra `integrations` is not installed.
     """
 
@@ -55,6 +72,8 @@ class ProductClient:
                 f"the address of {product.name} is written as https://host/path, without a password or a query"
             )
         headers = dict(product.headers)
+        if not all(map(_HEADER_VALUE_PATTERN.fullmatch, headers.values())):
+            raise ConfigurationError(f"the token of {product.name} contains characters that no HTTP header can have")
         self._secrets = SecretRedactor(None, headers)
         self._base_url = product.base_url.rstrip("/")
         self._product_name = product.name
@@ -82,7 +101,7 @@ class ProductClient:
                     headers=headers,
                 ) as response,
             ):
-                body = _read_bounded(response)
+                body = self._read_bounded(response)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             text = self._clean(str(error)) or "the connection broke off"
             raise DeliveryError(
@@ -95,12 +114,28 @@ class ProductClient:
             _failure_kind(status),
             self._describe(request, status, body),
             retry_after=parse_retry_after(response.headers),
+            reply=_json_value(body),
         )
 
     def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             self._client.close()
+
+    def _read_bounded(self, response: httpx2.Response) -> bytes:
+        until = time.monotonic() + _MAX_REPLY_SECONDS
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > MAX_REPLY_BYTES:
+                raise DeliveryError(
+                    "unavailable", f"{self._product_name}: a reply is longer than {MAX_REPLY_BYTES} bytes"
+                )
+            if time.monotonic() > until:
+                raise DeliveryError(
+                    "unavailable", f"{self._product_name}: a reply took longer than {_MAX_REPLY_SECONDS:g} seconds"
+                )
+        return bytes(body)
 
     def _describe(self, request: ProductRequest, status: int, body: bytes) -> str:
         message = self._clean(_error_message(body))
@@ -123,15 +158,6 @@ def _failure_kind(status: int) -> FailureKind:
     if status in (408, 425, 429, 503):
         return "overloaded"
     return "unavailable" if status >= 500 else "refused"
-
-
-def _read_bounded(response: httpx2.Response) -> bytes:
-    body = bytearray()
-    for chunk in response.iter_bytes():
-        body += chunk
-        if len(body) > MAX_REPLY_BYTES:
-            raise DeliveryError("refused", f"a reply is longer than {MAX_REPLY_BYTES} bytes")
-    return bytes(body)
 
 
 def _json_value(body: bytes) -> Any:

@@ -1,7 +1,7 @@
 """Phoenix (Arize): scores as annotations of spans.
 
-Phoenix keeps the span ids of OTLP. It has one annotation for each span, name and identifier, and a request with the same
-three replaces it (`POST /v1/span_annotations`, checked against Phoenix 20.26). The identifier is the run's, so that two
+Phoenix keeps the span ids of OTLP. It has one annotation for each span, name and identifier, and a request with the
+same three replaces it (`POST /v1/span_annotations`, checked against Phoenix 20.26). The identifier is the run's, so two
 runs of one span have annotations of their own. A run without a span annotates its trace.
 """
 
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from goldspan.integrations.product import Product, ProductRequest
+from goldspan.integrations.http_client import DeliveryError
+from goldspan.integrations.product import Product, ProductRequest, Send
 from goldspan.integrations.scored_runs import RunScore, ScoredRun
 
 DEFAULT_URL = "http://localhost:6006"
 
 
 class Phoenix(Product):
-    """Writes scores as annotations of the kind `CODE`.
+    """Writes scores as annotations of the kind `CODE`. What was not evaluated has a label and no score.
 
     Args:
         base_url: The address of Phoenix, or of a space in Phoenix Cloud.
@@ -34,7 +35,7 @@ class Phoenix(Product):
     def from_environment(cls, base_url: str | None, environment: Mapping[str, str]) -> Phoenix:
         """Return the product as Phoenix's own variables describe it; an explicit address has precedence."""
         url = base_url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or DEFAULT_URL
-        return cls(url.removesuffix("/v1/traces"), api_key=environment.get("PHOENIX_API_KEY"))
+        return cls(url.rstrip("/").removesuffix("/v1/traces"), api_key=environment.get("PHOENIX_API_KEY"))
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -50,6 +51,34 @@ class Phoenix(Product):
             yield ProductRequest("POST", "/v1/span_annotations", {"data": of_spans}, query={"sync": "true"})
         if of_traces:
             yield ProductRequest("POST", "/v1/trace_annotations", {"data": of_traces}, query={"sync": "true"})
+
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+        """Write the scores of the runs whose spans Phoenix knows. Its reply to the others names their ids."""
+        unknown: set[str] = set()
+        reason: DeliveryError | None = None
+        while known := [run for run in runs if run.run_id not in unknown]:
+            try:
+                super().write(known, send)
+                break
+            except DeliveryError as error:
+                if error.kind != "not_found":
+                    raise
+                named = _named_runs(error, known)
+                if not named:  # this is not the API of Phoenix
+                    raise DeliveryError("misconfigured", str(error)) from None
+                unknown |= named
+                reason = error
+        if reason is not None:
+            raise DeliveryError("not_found", str(reason), unknown_run_ids=unknown)
+        return ()
+
+
+def _named_runs(error: DeliveryError, runs: Sequence[ScoredRun]) -> set[str]:
+    """Return the ids of the runs whose span or trace a reply names as unknown."""
+    detail = error.reply.get("detail") if isinstance(error.reply, Mapping) else None
+    if not isinstance(detail, str):
+        return set()
+    return {run.run_id for run in runs if (run.span_id or run.trace_id) in detail}
 
 
 def _annotation(run: ScoredRun, score: RunScore, target: str) -> dict[str, Any]:

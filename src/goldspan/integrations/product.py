@@ -49,6 +49,11 @@ class Product(ABC):
     max_runs: int = 100
     """The maximum number of runs in one call of `requests`, which keeps requests below the product's limits."""
 
+    @classmethod
+    @abstractmethod
+    def from_environment(cls, base_url: str | None, environment: Mapping[str, str]) -> Product:
+        """Return the product as its own variables describe it; an explicit address has precedence."""
+
     @property
     @abstractmethod
     def headers(self) -> Mapping[str, str]:
@@ -62,7 +67,8 @@ class Product(ABC):
         """Write the scores of some runs, and return why the product refused some of them, one text for each run.
 
         The default sends `requests`. A product overrides it if it must read its state first, or if a reply can name
-        scores that were refused. Raises `DeliveryError`.
+        scores that were refused. Raises `DeliveryError`; if traces of some runs are unknown and the scores of all
+        other runs were written, the error has their `unknown_run_ids`.
         """
         for request in self.requests(runs):
             send(request)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from goldspan.integrations.http_client import DeliveryError, ProductClient
+from goldspan import _guard
+from goldspan.integrations.http_client import DeliveryError, FailureKind, ProductClient
 from goldspan.integrations.product import Product
 from goldspan.integrations.scored_runs import ScoredRun
 
@@ -37,8 +38,25 @@ class DeliveryResult:
     """The runs that must be written again, after the pause."""
     pause: float = 0.0
     """The seconds to wait."""
+    failure: FailureKind | None = None
+    """What a failure of the product means. `None`: the product answered."""
     error: str | None = None
-    """Why there are pending runs."""
+    """The reply that says why there are pending runs, or runs of unknown traces."""
+
+    @property
+    def count(self) -> int:
+        """The number of runs."""
+        return self.written + len(self.refused) + len(self.not_found) + len(self.pending)
+
+    def add(self, other: DeliveryResult) -> None:
+        """Add what became of further runs."""
+        self.written += other.written
+        self.refused += other.refused
+        self.not_found += other.not_found
+        self.pending += other.pending
+        self.pause = max(self.pause, other.pause)
+        self.failure = other.failure or self.failure
+        self.error = other.error or self.error
 
 
 class ScoreDelivery:
@@ -63,29 +81,40 @@ class ScoreDelivery:
     def deliver(self, runs: Sequence[ScoredRun]) -> DeliveryResult:
         """Write some runs, in their order. Stops at the first failure that concerns the product and not a run."""
         result = DeliveryResult()
+        for part in self.deliver_parts(runs):
+            result.add(part)
+        return result
+
+    def deliver_parts(self, runs: Sequence[ScoredRun]) -> Iterator[DeliveryResult]:
+        """Write some runs as `deliver` does, and yield the result of each part of them as soon as it is known."""
         waiting = deque(self._batches(runs))
         while waiting:
             batch = waiting.popleft()
             try:
                 refused = self.product.write(batch, self._client.send)
             except DeliveryError as error:
-                if error.kind in ("refused", "not_found"):
-                    self._record_reachable(batch)
-                    if len(batch) > 1:
-                        half = len(batch) // 2
-                        waiting.extendleft((batch[half:], batch[:half]))
-                    elif error.kind == "not_found":
-                        result.not_found += batch
-                    else:
-                        result.refused.append(str(error))
+                if error.kind not in ("refused", "not_found"):
+                    yield self._record_failure(error, batch, chain.from_iterable(waiting))
+                    return
+                self._record_reachable(batch)
+                if error.kind == "not_found" and (unknown := set(error.unknown_run_ids)):
+                    not_found = [run for run in batch if run.run_id in unknown]
+                    yield DeliveryResult(len(batch) - len(not_found), not_found=not_found, error=str(error))
+                elif len(batch) > 1:
+                    _split(batch, waiting)
+                elif error.kind == "not_found":
+                    yield DeliveryResult(not_found=list(batch), error=str(error))
                 else:
-                    self._record_failure(error, batch, waiting, result)
-                    break
+                    yield DeliveryResult(refused=[str(error)])
+            except Exception as error:  # noqa: BLE001 - one run must not keep the others from being written
+                if len(batch) > 1:
+                    _split(batch, waiting)
+                    continue
+                _guard.report_error(f"write scores to {self.product.name}", error)
+                yield DeliveryResult(refused=[f"{type(error).__name__} in the integration {self.product.name}"])
             else:
                 self._record_reachable(batch)
-                result.written += len(batch) - len(refused)
-                result.refused += refused
-        return result
+                yield DeliveryResult(len(batch) - len(refused), list(refused))
 
     def _batches(self, runs: Sequence[ScoredRun]) -> list[Sequence[ScoredRun]]:
         if self._failures:
@@ -96,30 +125,31 @@ class ScoreDelivery:
         return [*(others[at : at + size] for at in range(0, len(others), size)), *([run] for run in suspects)]
 
     def _record_failure(
-        self,
-        error: DeliveryError,
-        batch: Sequence[ScoredRun],
-        waiting: Iterable[Sequence[ScoredRun]],
-        result: DeliveryResult,
-    ) -> None:
+        self, error: DeliveryError, batch: Sequence[ScoredRun], waiting: Iterable[ScoredRun]
+    ) -> DeliveryResult:
+        """Return the result of a batch that failed because of the product, and of the runs after it."""
         self._failures += 1
         first = _MISCONFIGURED_PAUSE_SECONDS if error.kind == "misconfigured" else _FIRST_PAUSE_SECONDS
         pause = min(_MAX_PAUSE_SECONDS, first * 2.0 ** min(self._failures - 1, 16)) * self._random_fraction()
-        result.pause = max(pause, min(error.retry_after or 0.0, _MAX_RETRY_AFTER_SECONDS))
-        result.error = str(error)
-        result.pending += chain.from_iterable(waiting)
-        # The next attempt starts with another run, because this one may be the cause.
-        run_id = batch[0].run_id if len(batch) == 1 and error.kind == "unavailable" else None
-        if run_id is not None and self._own_failures[run_id] >= _MAX_OWN_FAILURES:
-            del self._own_failures[run_id]
-            result.refused.append(f"{error} ({_MAX_OWN_FAILURES} times, while it accepted other runs)")
-            return
-        if run_id is not None:
+        result = DeliveryResult(
+            # The next attempt starts with another run, because this one may be the cause.
+            pending=[*waiting],
+            pause=max(pause, min(error.retry_after or 0.0, _MAX_RETRY_AFTER_SECONDS)),
+            failure=error.kind,
+            error=str(error),
+        )
+        if len(batch) == 1 and error.kind == "unavailable":
+            run_id = batch[0].run_id
+            if self._own_failures[run_id] >= _MAX_OWN_FAILURES:
+                del self._own_failures[run_id]
+                result.refused.append(f"{error} ({_MAX_OWN_FAILURES} times, while it accepted other runs)")
+                return result
             self._failed_alone.add(run_id)
         result.pending += batch
         if not self._is_outage_logged:
             self._is_outage_logged = True
             _log.error("scores cannot be written now and are kept: %s", error)
+        return result
 
     def _record_reachable(self, batch: Sequence[ScoredRun]) -> None:
         """The product works, so what failed alone before may be at fault itself."""
@@ -132,3 +162,8 @@ class ScoreDelivery:
         if self._is_outage_logged:
             self._is_outage_logged = False
             _log.warning("%s accepts scores again", self.product.name)
+
+
+def _split(batch: Sequence[ScoredRun], waiting: deque[Sequence[ScoredRun]]) -> None:
+    half = len(batch) // 2
+    waiting.extendleft((batch[half:], batch[:half]))

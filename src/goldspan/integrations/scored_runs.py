@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,7 +67,10 @@ class ScoredRun:
 
 
 def scored_run(evaluation: Evaluation) -> ScoredRun | None:
-    """Return what is sent about an evaluation; `None` for a run without a trace, which no product can show."""
+    """Return what is sent about an evaluation; `None` for a run without a trace, which no product can show.
+
+    Raises no exception for values that JSON cannot represent: a score that is not a finite number was not evaluated.
+    """
     run = evaluation.run
     times = {"session_id": run.session_id, "start_ns": run.start_ns, "end_ns": run.end_ns}
     return _from_document(evaluation_document(evaluation) | times)
@@ -130,13 +134,15 @@ def _verdict(document: Mapping[str, Any]) -> RunScore:
 
 def _score(document: Mapping[str, Any], score: Mapping[str, Any]) -> RunScore:
     name, value, error = NAME_PREFIX + score["metric"], score["value"], score["error"]
+    if value is not None and not math.isfinite(value):
+        value = None
     # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
     is_explained = document["golden_id"] is not None and (value != 1 or not document["faults"])
     comment = score["reason"] or (document["reason"] if is_explained else None)
     return RunScore(
         name=name,
         value=None if value is None else float(value),
-        label=score["label"] or (_LABELS[None] if value is None else None),
+        label=_LABELS[None] if value is None else score["label"],
         comment=comment or (None if error is None else error_type(error)) or None,
         key=_key(document["run_id"], name),
     )

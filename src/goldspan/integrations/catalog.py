@@ -1,0 +1,56 @@
+"""`create_product`: the product of a name such as `phoenix` or `phoenix:https://host`, for settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from typing import NamedTuple
+
+from goldspan.errors import ConfigurationError
+from goldspan.integrations.product import Product
+
+
+class ProductEntry(NamedTuple):
+    """Where the class of a product is, and what configures it."""
+
+    module: str
+    class_name: str
+    variables: tuple[str, ...]
+    """The product's own variables, which `from_environment` reads: the address, then the tokens."""
+
+
+CATALOG: Mapping[str, ProductEntry] = {
+    "phoenix": ProductEntry(
+        "goldspan.integrations.phoenix", "Phoenix", ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY")
+    ),
+    "mlflow": ProductEntry(
+        "goldspan.integrations.mlflow",
+        "MLflow",
+        ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"),
+    ),
+}
+"""The products by their names in settings."""
+
+
+def create_product(name: str, environment: Mapping[str, str] = os.environ) -> Product:
+    """Return the product of a name, or of a name and an address: `phoenix`, `phoenix:https://host`.
+
+    The rest of its configuration is in the product's own variables. Raises `ConfigurationError` for an unknown name.
+    """
+    kind, colon, base_url = name.partition(":")
+    entry = CATALOG.get(kind)
+    if entry is None:
+        raise ConfigurationError(_unknown_product_error(kind))
+    if colon and not base_url:
+        raise ConfigurationError(f"the product {name!r} lacks an address; write {kind} or {kind}:https://host")
+    product_class: type[Product] = getattr(import_module(entry.module), entry.class_name)
+    return product_class.from_environment(base_url or None, environment)
+
+
+def _unknown_product_error(name: str) -> str:
+    from goldspan.goldens.spelling import nearest_word  # loads rapidfuzz, which only mistakes need
+
+    nearest = nearest_word(name, CATALOG)
+    hint = f" Did you mean {nearest!r}?" if nearest else ""
+    return f"there is no product {name!r}; the products are {', '.join(CATALOG)}.{hint}"
