@@ -84,10 +84,12 @@ def takes_two(evaluation: Evaluation, revision: int) -> None: ...
 def takes_defaults(evaluation: Evaluation, revision: int = 1) -> None: ...
 
 
-WRONG_SINKS = [
+NAMES = [
     pytest.param("events", r"sink 'events' is a name, .* Did you mean goldspan\.sinks\.EventSink\(\)\?", id="a name"),
     pytest.param("evnts", r"Did you mean goldspan\.sinks\.EventSink\(\)\?", id="a misspelled name"),
     pytest.param("jsonl:x", r"Did you mean goldspan\.sinks\.JsonLinesSink\(path\)\?", id="a name with a path"),
+]
+WRONG_SINKS = [
     pytest.param(None, r"sink NoneType is neither a function .* submit\(evaluation\)\.$", id="nothing"),
     pytest.param(Misnamed(), "sink Misnamed is neither .* rename it to 'submit'", id="a misspelled method"),
     pytest.param(EventSink, r"sink EventSink is a class; pass an instance: EventSink\(\.\.\.\)", id="a class"),
@@ -97,7 +99,7 @@ WRONG_SINKS = [
 ]
 
 
-@pytest.mark.parametrize(("thing", "complaint"), WRONG_SINKS)
+@pytest.mark.parametrize(("thing", "complaint"), [*NAMES, *WRONG_SINKS])
 def test_as_sink_rejects_values_that_are_neither_sinks_nor_functions(thing: object, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         as_sink(thing)  # type: ignore[arg-type]
@@ -111,6 +113,26 @@ def test_the_processor_and_instrument_reject_invalid_sinks(thing: object, compla
         ScoringProcessor(sinks=[thing])  # type: ignore[list-item]
     with pytest.raises(ConfigurationError, match=complaint):
         instrument(sinks=[thing])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("name", "complaint"), NAMES)
+def test_the_processor_rejects_names_of_sinks(name: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        ScoringProcessor(sinks=[name])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("evnts", "there is no sink 'evnts'; .* Did you mean 'events'"),
+        ("jsonl", "the sink 'jsonl' lacks a path; write jsonl:PATH"),
+        ("phoenx", "there is no sink 'phoenx'; .*mlflow.* Did you mean 'phoenix'"),
+        ("phoenix:localhost", "the address of phoenix is written as https://host/path"),
+    ],
+)
+def test_instrument_rejects_names_of_no_sink(name: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        instrument(sinks=[name])
 
 
 @pytest.mark.parametrize(

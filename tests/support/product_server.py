@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from goldspan.integrations.http_client import ProductClient
 from goldspan.integrations.product import Product, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from support.model_endpoint import Model, Received, Reply, Whole, raw
@@ -49,14 +50,9 @@ class ProductServer(Model):
             return self.answer(request)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        class Handler(super()._handler()):  # type: ignore[misc]
-            def do_PATCH(self) -> None:
-                self.do_POST()
-
-            def do_DELETE(self) -> None:
-                self.do_POST()
-
-        return Handler
+        handler: Any = super()._handler()
+        handler.do_PATCH = handler.do_DELETE = handler.do_POST
+        return handler
 
 
 @contextmanager
@@ -69,6 +65,13 @@ def product_server(answer: Answer) -> Iterator[ProductServer]:
         server.close()
     for error in server.errors:
         raise error
+
+
+@contextmanager
+def client_of(product: Product, *, timeout: float = 5) -> Iterator[ProductClient]:
+    """Return a client that is closed at the end of the block."""
+    with closing(ProductClient(product, timeout=timeout)) as client:
+        yield client
 
 
 def accepted(body: Any = None) -> Whole:

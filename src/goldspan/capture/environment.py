@@ -222,7 +222,7 @@ class EnvironmentSettings:
     sinks: tuple[str, ...] | None = _setting(
         _parse_list,
         "sinks, separated by commas: `attributes` of the run's own span, `events`, `metrics`, `figures`, "
-        "`spans`, `jsonl:PATH`, `store:PATH`",
+        "`spans`, `jsonl:PATH`, `store:PATH`, and [products](integrations.md) such as `phoenix` or `phoenix:URL`",
         "`attributes,events,metrics,figures`",
     )
     capture_arguments: bool | tuple[str, ...] | None = _setting(

@@ -30,7 +30,7 @@ from goldspan.model import RunUnit, SpanEvent, SpanRecord, SpanStatus, UnknownPo
 from goldspan.online import BackgroundWorker, Limits, Scorer
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
-from goldspan.sinks import DropCounters, SinkLike, flush_all, result_attributes, shutdown_all
+from goldspan.sinks import DropCounters, SinkLike, flush_all, result_attributes, shutdown_all, split_by_export
 from goldspan.sinks.fork_safety import renew_after_fork
 
 if TYPE_CHECKING:
@@ -305,7 +305,11 @@ class ScoringProcessor(SpanProcessor):
         with _SCORING:
             self._scorer.release_all()
         self._scorer.pipeline.close()
-        shutdown_all(self._scorer.pipeline.sinks)
+        sinks, after_export = split_by_export(self._scorer.pipeline.sinks)
+        shutdown_all(sinks)
+        if self._downstream is not None and after_export:
+            self._downstream.force_flush(int(_SHUTDOWN_TIMEOUT_S * 1000))
+        shutdown_all(after_export)
         if self._downstream is not None:
             self._downstream.shutdown()
 
@@ -316,10 +320,11 @@ class ScoringProcessor(SpanProcessor):
         with _SCORING:
             self._scorer.check_deadlines(everything=True)
         done = self._scorer.pipeline.flush_verdicts(_remaining_millis(until)) and done
-        sinks = self._scorer.pipeline.sinks
+        sinks, after_export = split_by_export(self._scorer.pipeline.sinks)
         if any(hasattr(sink, "force_flush") for sink in sinks):
             done = flush_all(sinks, _remaining_millis(until)) and done
-        return (self._downstream is None or self._downstream.force_flush(_remaining_millis(until))) and done
+        done = (self._downstream is None or self._downstream.force_flush(_remaining_millis(until))) and done
+        return flush_all(after_export, _remaining_millis(until)) and done
 
     def renew(self) -> None:
         """Resets the state in a forked child. The spans in flight end in the parent, and another thread of the parent

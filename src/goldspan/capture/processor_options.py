@@ -32,12 +32,15 @@ T = TypeVar("T")
 
 
 class ProcessorOptions(TypedDict, total=False):
-    """The keyword arguments of `ScoringProcessor` other than `goldens` and `then`, with the same defaults."""
+    """The keyword arguments of `ScoringProcessor` other than `goldens` and `then`, with the same defaults.
+
+    `instrument` also accepts names of sinks.
+    """
 
     metrics: Iterable[MetricLike]
     thresholds: Mapping[str, float]
     unknown: UnknownPolicy
-    sinks: Iterable[SinkLike]
+    sinks: Iterable[SinkLike | str]
     attributes: bool
     logger_provider: LoggerProvider
     meter_provider: MeterProvider

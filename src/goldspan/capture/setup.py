@@ -24,6 +24,7 @@ from goldspan.capture.processor_options import (
     GoldensLike,
     LookupOptions,
     ProcessorOptions,
+    require_list,
     resolve_goldens,
 )
 from goldspan.errors import ConfigurationError, GoldspanError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from goldspan.judge.judge import Judge
 
 SINK_NAMES = ("attributes", "events", "metrics", "figures", "spans", "jsonl:PATH", "store:PATH")
+"""The names of sinks, without those of products."""
 
 
 def build_sinks(
@@ -48,10 +50,10 @@ def build_sinks(
     logger_provider: LoggerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> list[SinkLike]:
-    """Returns the sinks for names such as `events` and `jsonl:results.jsonl`; `attributes` needs no sink.
+    """Returns the sinks for names such as `events`, `jsonl:results.jsonl` and `phoenix`; `attributes` needs no sink.
 
-    Sinks that write to a disk run on a background thread. Raises `ConfigurationError` for an unknown name and for a
-    file that cannot be written.
+    Sinks that write to a disk or to a product run on a background thread. Raises `ConfigurationError` for an unknown
+    name and for a file that cannot be written, and `MissingExtraError` for a product without its extra.
     """
     factories: dict[str, Callable[[], SinkLike]] = {
         "events": lambda: EventSink(logger_provider),
@@ -71,8 +73,23 @@ def build_sinks(
         elif colon and kind in ("attributes", *factories):
             raise ConfigurationError(f"the sink {kind!r} takes no path, but is declared as {name!r}")
         elif name != "attributes":
-            raise ConfigurationError(_unknown_sink_error(name))
+            sinks.append(_create_product_sink(name, meter_provider))
     return sinks
+
+
+def _resolve_sinks(sinks: Iterable[SinkLike | str], options: ProcessorOptions) -> list[SinkLike]:
+    """Returns the sinks with those that are given by their names."""
+    resolved: list[SinkLike] = []
+    for sink in require_list("sinks", sinks):
+        if isinstance(sink, str):
+            resolved += build_sinks(
+                [sink],
+                logger_provider=options.get("logger_provider"),
+                meter_provider=options.get("meter_provider"),
+            )
+        else:
+            resolved.append(sink)
+    return resolved
 
 
 _FILE_SINKS = ("jsonl", "store")
@@ -86,15 +103,23 @@ def _open_file_sink(kind: str, path: str) -> SinkLike:
     return open_store(path)
 
 
-def _unknown_sink_error(name: str) -> str:
+def _create_product_sink(name: str, meter_provider: MeterProvider | None) -> SinkLike:
+    from goldspan.integrations.catalog import CATALOG, create_product_sink  # most programs write into no product
+
+    if name.partition(":")[0] not in CATALOG:
+        raise ConfigurationError(_unknown_sink_error(name, (*SINK_NAMES, *CATALOG)))
+    return create_product_sink(name, meter_provider=meter_provider)
+
+
+def _unknown_sink_error(name: str, names: Iterable[str]) -> str:
     from goldspan.goldens.spelling import nearest_word  # loads rapidfuzz, which only mistakes need
 
     kind, colon, path = name.partition(":")
-    nearest = nearest_word(kind, [known.partition(":")[0] for known in SINK_NAMES])
+    nearest = nearest_word(kind, [known.partition(":")[0] for known in names])
     if nearest in _FILE_SINKS:
         nearest = f"{nearest}:{path if colon and path else 'PATH'}"
     hint = f" Did you mean {nearest!r}?" if nearest else ""
-    return f"there is no sink {name!r}; the sinks are {', '.join(SINK_NAMES)}.{hint}"
+    return f"there is no sink {name!r}; the sinks are {', '.join(names)}.{hint}"
 
 
 P = ParamSpec("P")
@@ -163,7 +188,8 @@ def instrument(
         metrics: The metrics to compute, instead of those that the goldens list.
         thresholds: The minimum value for each metric, instead of the thresholds of the goldens.
         unknown: The policy for statements that cannot be evaluated: `"not_evaluated"`, `"ignore"` or `"fail"`.
-        sinks: The sinks or functions that receive evaluations. Default: events, metrics and pass rates.
+        sinks: The sinks, functions or names (as in `GOLDSPAN_SINKS`) that receive evaluations. Default: events,
+            metrics and pass rates.
         attributes: Whether results are written on spans.
         logger_provider: The logger provider of the default sinks. Default: the global one.
         meter_provider: The meter provider of the default sinks and of the drop counters. Default: the global one.
@@ -235,7 +261,9 @@ def build_processor(
         )
     else:
         resolved = resolve_goldens(goldens, reload=arguments["reload"], **lookup)
-    if "sinks" not in arguments and settings.sinks is not None:
+    if "sinks" in options:
+        arguments["sinks"] = _resolve_sinks(options["sinks"], options)
+    elif settings.sinks is not None:
         arguments["sinks"] = _name_variable_on_error(
             "sinks",
             build_sinks,

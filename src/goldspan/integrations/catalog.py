@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from goldspan.errors import ConfigurationError
-from goldspan.integrations.product import Product
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+    from goldspan.integrations.product import Product
+    from goldspan.integrations.product_sink import ProductSink
 
 
 class ProductEntry(NamedTuple):
@@ -46,6 +51,13 @@ def create_product(name: str, environment: Mapping[str, str] = os.environ) -> Pr
         raise ConfigurationError(f"the product {name!r} lacks an address; write {kind} or {kind}:https://host")
     product_class: type[Product] = getattr(import_module(entry.module), entry.class_name)
     return product_class.from_environment(base_url or None, environment)
+
+
+def create_product_sink(name: str, *, meter_provider: MeterProvider | None = None) -> ProductSink:
+    """Return a sink that writes into the product of a name; see `create_product`."""
+    from goldspan.integrations.product_sink import ProductSink  # most programs use none
+
+    return ProductSink(create_product(name), meter_provider=meter_provider)
 
 
 def _unknown_product_error(name: str) -> str:

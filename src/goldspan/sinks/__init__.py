@@ -20,7 +20,7 @@ from goldspan.sinks.metric_sink import MetricSink
 from goldspan.sinks.otel_sinks import EventSink, SpanSink, result_attributes
 from goldspan.sinks.redaction import ArgumentFilter, Redact, apply_redaction
 from goldspan.sinks.serialization import JsonLinesSink
-from goldspan.sinks.sink_protocol import Sink, SinkLike, adopt, flush_all, shutdown_all
+from goldspan.sinks.sink_protocol import Sink, SinkLike, adopt, flush_all, shutdown_all, split_by_export
 
 __all__ = [
     "ArgumentFilter",
@@ -40,4 +40,5 @@ __all__ = [
     "flush_all",
     "result_attributes",
     "shutdown_all",
+    "split_by_export",
 ]

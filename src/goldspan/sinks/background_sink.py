@@ -293,8 +293,8 @@ def _sink_name_error(name: str) -> str:
     nearest = nearest_word(name.partition(":")[0], _SINK_CLASSES)
     hint = f" Did you mean {_SINK_CLASSES[nearest]}?" if nearest else ""
     return (
-        f"the sink {name!r} is a name, which only GOLDSPAN_SINKS accepts; pass a sink or a function of an evaluation."
-        f"{hint}"
+        f"the sink {name!r} is a name, which only GOLDSPAN_SINKS and instrument() accept; pass a sink or a function "
+        f"of an evaluation.{hint}"
     )
 
 

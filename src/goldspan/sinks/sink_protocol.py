@@ -20,7 +20,8 @@ class Sink(Protocol):
     A sink may also have `submit_many(evaluations)`, which is called instead of `submit` when several evaluations are
     submitted at once; `force_flush(timeout_millis)`, which returns `False` if something is still
     pending; `shutdown()`, after which nothing is submitted; and `adopt(goldens)`, which is called with the goldens
-    before the first evaluation and each time golden files were reloaded.
+    before the first evaluation and each time golden files were reloaded. A sink with the attribute
+    `needs_exported_spans` is flushed and shut down after the spans were exported.
     """
 
     def submit(self, evaluation: Evaluation) -> None:
@@ -54,6 +55,15 @@ def flush_all(sinks: Iterable[Any], timeout_millis: int = 30_000) -> bool:
             flushed = flush_one(max(0, int((until - time.monotonic()) * 1000)))
         done = done and flushed is not False
     return done
+
+
+def split_by_export(sinks: Iterable[Sink]) -> tuple[list[Sink], list[Sink]]:
+    """Returns the sinks to flush before the spans are exported, and those to flush afterwards."""
+    before: list[Sink] = []
+    after: list[Sink] = []
+    for sink in sinks:
+        (after if getattr(sink, "needs_exported_spans", False) else before).append(sink)
+    return before, after
 
 
 def shutdown_all(sinks: Iterable[Any]) -> None:
