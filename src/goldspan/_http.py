@@ -1,4 +1,4 @@
-"""What goldspan's HTTP clients share: redaction of secrets, `Retry-After`, and no spans of their own requests."""
+"""What HTTP clients share: redaction of secrets, `Retry-After`, no spans of their own requests."""
 
 from __future__ import annotations
 

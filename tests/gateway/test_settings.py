@@ -589,8 +589,8 @@ def test_the_startup_lines_state_addresses_and_disabled_features() -> None:
         "goldens: none; runs are stored but not evaluated",
         f"store: {Path('goldspan-data/goldspan.db')}, kept without limit, without arguments and results",
         (
-            "off: TLS (tls_cert, tls_key), forwarding (forward), the judge (judge.model), "
-            "own metrics over OTLP (telemetry)"
+            "off: TLS (tls_cert, tls_key), forwarding (forward), writing scores to products (products), "
+            "the judge (judge.model), own metrics over OTLP (telemetry)"
         ),
     ]
 
@@ -605,6 +605,7 @@ def test_the_startup_lines_state_access_and_back_ends(tmp_path: Path) -> None:
         goldens="a.yaml,b.yaml",
         forward=["http://one:4318", {"endpoint": "grpcs://two:4317", "name": "cloud", "signals": ["traces"]}],
         results="events,metrics,spans,attributes",
+        products="phoenix,mlflow:https://mlflow.example",
         workers=2,
         keep_days=30,
         max_store_bytes=1000,
@@ -620,6 +621,8 @@ def test_the_startup_lines_state_access_and_back_ends(tmp_path: Path) -> None:
         "forwards to http://one:4318, in plain text",
         "forwards to cloud: two:4317 (gRPC), traces only",
         "results to the same back ends: events, metrics, spans and attributes",
+        "writes scores to phoenix (http://localhost:6006)",
+        "writes scores to mlflow (https://mlflow.example)",
         "goldens: a.yaml, b.yaml",
         f"store: {store}, kept for 30 days and up to 1000 bytes, with arguments and results",
         (
@@ -636,8 +639,8 @@ def test_the_startup_lines_state_access_and_back_ends(tmp_path: Path) -> None:
     assert "results to it: events and metrics" in lines
     assert any("kept up to 5 bytes" in line for line in lines)
     assert lines[-1] == (
-        "off: spans to back ends (results), attributes to back ends (results), the judge (judge.model), "
-        "own metrics over OTLP (telemetry)"
+        "off: spans to back ends (results), attributes to back ends (results), "
+        "writing scores to products (products), the judge (judge.model), own metrics over OTLP (telemetry)"
     )
     judge = {"model": "m", "url": "http://models:1/v1", "sample": 1, "show": "names", "daily_tokens": "off"}
     assert (

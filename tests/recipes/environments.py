@@ -53,6 +53,11 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
     ),
 }
 """The arguments of each call of pip, in order. The last call also installs goldspan."""
+PRODUCTS: dict[str, list[str]] = {
+    "phoenix": ["arize-phoenix==20.26.1"],
+    "mlflow": ["mlflow==3.17.2"],
+}
+"""The servers that the tests of integrations start. Their environments do not contain goldspan."""
 _TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]
 RECORDED: dict[str, list[str]] = {
     "google_genai": [
@@ -85,6 +90,7 @@ RECORDED: dict[str, list[str]] = {
     "weave": [*_TO_RECORD, "weave==0.54.0", "openai==3.54.0", "openai-agents==0.24.0"],
 }
 """The environments for `make recordings`, without goldspan. They are large, so they are built only on request."""
+_WITHOUT_GOLDSPAN = RECORDED | PRODUCTS
 NODE_PACKAGES = [
     "@opentelemetry/api@1.9.1",
     *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
@@ -139,8 +145,8 @@ def build(name: str) -> None:
 def _build_for_python(name: str) -> None:
     venv.create(FOLDER / name, with_pip=True)
     pip = [str(python_of(name)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if name in RECORDED:
-        _call(name, [*pip, *RECORDED[name]])
+    if name in _WITHOUT_GOLDSPAN:
+        _call(name, [*pip, *_WITHOUT_GOLDSPAN[name]])
         return
     *alone, together = REQUIREMENTS[name]
     for call in (*alone, ["--editable", str(ROOT), *together]):
@@ -163,14 +169,14 @@ def _wanted(name: str) -> str:
     """Return the requirements, with pyproject.toml, because pip records goldspan's entry points when it installs."""
     if name in _NODE:
         return json.dumps(_NODE[name])
-    if name in RECORDED:
-        return json.dumps(RECORDED[name])
+    if name in _WITHOUT_GOLDSPAN:
+        return json.dumps(_WITHOUT_GOLDSPAN[name])
     return json.dumps([REQUIREMENTS[name], (ROOT / "pyproject.toml").read_text(encoding="utf-8")])
 
 
 def main() -> None:
     """Build the environments that are missing or outdated."""
-    for name in sys.argv[1:] or [*REQUIREMENTS, "node"]:
+    for name in sys.argv[1:] or [*REQUIREMENTS, *PRODUCTS, "node"]:
         if is_up_to_date(name):
             continue
         if name == "node" and shutil.which("npm") is None:

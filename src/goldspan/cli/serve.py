@@ -62,6 +62,14 @@ def serve(
             help="Results to send to back ends: events, metrics, spans, attributes. Default: events,metrics",
         ),
     ] = None,
+    product: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Write scores to this product: phoenix, mlflow, or a name with an address: phoenix:https://host. "
+            "Tokens are in the product's variables. May be repeated.",
+        ),
+    ] = None,
     enrich: Annotated[
         bool, typer.Option("--enrich", help="Hold each trace until it is complete, and add the results to its spans.")
     ] = False,
@@ -180,6 +188,7 @@ def serve(
         "goldens": goldens,
         "forward": forward,
         "results": ",".join(results or ()),
+        "products": product,
         "enrich": enrich,
         "workers": workers,
         "token_file": token_file,

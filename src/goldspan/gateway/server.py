@@ -7,7 +7,7 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
@@ -34,12 +34,13 @@ from goldspan.gateway.settings.settings_display import startup_lines
 from goldspan.gateway.supervisor import supervise
 from goldspan.goldens import Goldens
 from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
+from goldspan.integrations.catalog import create_product_sink
 from goldspan.judge.judge import Judge
 from goldspan.model import Evaluation, Run
 from goldspan.online.pass_rate_sink import PassRateSink
 from goldspan.online.pipeline import Pipeline, check_units
 from goldspan.online.sampling import Sampling
-from goldspan.sinks import DropCounters, MetricSink, Sink
+from goldspan.sinks import DropCounters, MetricSink, Sink, shutdown_all
 from goldspan.store import Retention, SqliteStore, open_store
 from goldspan.web import http_routes as page
 from goldspan.web.pages import Pages
@@ -105,7 +106,13 @@ class GatewayWorker:
         self._judge = create_judge(settings, self._telemetry.meter_provider)
         self._judge_verdicts = VerdictQueue()
         closing.callback(self._count_late_verdicts)
-        self._pipeline = _create_pipeline(settings, self._telemetry, self._results, self._judge, self._judge_verdicts)
+        self._product_sinks = [
+            create_product_sink(name, meter_provider=self._telemetry.meter_provider) for name in settings.products
+        ]
+        closing.callback(shutdown_all, self._product_sinks)
+        self._pipeline = _create_pipeline(
+            settings, self._telemetry, (*self._results.sinks, *self._product_sinks), self._judge, self._judge_verdicts
+        )
         closing.callback(self._pipeline.close)
         self._scoring = ScoringConsumer(
             self._own_journals | self._open_other_journals(),
@@ -247,14 +254,18 @@ class GatewayWorker:
         """Score and forward as much as possible by the deadline. The rest stays in the journal for the next start."""
         left = _remaining_seconds(deadline)
         self._is_still_scoring = not self._scoring.stop(
-            left * (1 - _DRAIN_RESERVE) if self._backend_exporters else left
+            left * (1 - _DRAIN_RESERVE) if self._backend_exporters or self._product_sinks else left
         )
         if self._is_still_scoring:
             _log.warning("the traces that are not scored yet are scored at the next start")
         if self._backend_exporters:  # in parallel, so that a slow back end takes no time from the others
             with ThreadPoolExecutor(len(self._backend_exporters)) as stopping:
-                left = _remaining_seconds(deadline)
+                left = _remaining_seconds(deadline) * (1 - _DRAIN_RESERVE if self._product_sinks else 1)
                 list(stopping.map(lambda exporter: exporter.stop(left), self._backend_exporters))
+        if self._product_sinks:  # after the exporters: a product has scores only for spans that it knows
+            with ThreadPoolExecutor(len(self._product_sinks)) as stopping:
+                left_millis = int(_remaining_seconds(deadline) * 1000)
+                list(stopping.map(lambda sink: sink.shutdown(left_millis), self._product_sinks))
         if self._judge is not None:
             self._judge.drain_timeout = 0.0  # later verdicts could not be stored
         self.close()
@@ -304,17 +315,17 @@ def _open_evaluation_store(settings: GatewaySettings) -> SqliteStore:
 def _create_pipeline(
     settings: GatewaySettings,
     telemetry: InternalTelemetry,
-    results: ResultEncoder,
+    sinks: Iterable[Sink],
     judge: Judge | None,
     verdicts: VerdictQueue,
 ) -> Pipeline:
     goldens: Goldens | ReloadingGoldens = Goldens(near=settings.near, margin=settings.margin)
     if settings.goldens:
         goldens = ReloadingGoldens(settings.goldens, near=settings.near, margin=settings.margin)
-    sinks: tuple[Sink, ...] = (MetricSink(telemetry.meter_provider), PassRateSink(telemetry.meter_provider))
+    own_metrics = (MetricSink(telemetry.meter_provider), PassRateSink(telemetry.meter_provider))
     return Pipeline(
         goldens,
-        sinks=(*sinks, *results.sinks),
+        sinks=(*own_metrics, *sinks),
         metrics=settings.metrics,
         thresholds=settings.thresholds or None,
         unknown=settings.unknown,

@@ -1,4 +1,4 @@
-"""`ProductClient` sends requests to the API of a product, and `DeliveryError` says what a failure means."""
+"""`ProductClient` sends requests to a product, and `DeliveryError` says what a failure means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ScoredRun`: what an integration sends about one evaluated run, in the terms that the products share."""
+"""`ScoredRun`: what an integration sends about a run, in the terms that the products share."""
 
 from __future__ import annotations
 

@@ -86,10 +86,10 @@ DROP_COUNTERS = (
     DropCounterSpec(
         semconv.SINK_DROPPED_COUNTER,
         "{evaluation}",
-        "Evaluations that a sink did not receive, because its queue was full or it was shut down, and for a product "
-        "also because it refused them or did not receive their trace. Should be zero: check why the sink is slow or the "
-        "product fails (the log of 'goldspan' contains its replies), export the spans to the same product, accept "
-        "evaluations in batches (submit_many), or raise max_queue.",
+        "Evaluations that a sink did not receive, because its queue was full or it was shut down; a product may also "
+        "have refused them, or not have received their trace. Should be zero: check why the sink is slow, accept "
+        "evaluations in batches (submit_many), or raise max_queue. For a product, see its replies in the log of "
+        "'goldspan', and export the spans to the same product.",
     ),
     DropCounterSpec(
         semconv.JUDGE_DROPPED_COUNTER,

@@ -32,6 +32,7 @@ from goldspan.gateway.settings.setting_types import (
     PortNumber,
     PositiveSeconds,
     PricePair,
+    ProductList,
     ResultOutputList,
     SettingOrigin,
     SimilarityOrOff,
@@ -189,6 +190,8 @@ class GatewaySettings(BaseSettings):
     with a back end: events and metrics."""
     enrich: bool = False
     """Hold each trace until it is complete and add results to its spans; same as `attributes` in `results`."""
+    products: ProductList = ()
+    """Products that scores are written to, such as phoenix, mlflow or phoenix:https://host; tokens are in variables."""
     workers: Annotated[int, Field(ge=1, le=PARTITION_COUNT)] = 1
     """Number of worker processes."""
     tls_cert: Path | None = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Compression, OtlpProtocol, parse_backends
 from goldspan.gateway.resource_limits import ResourceLimits, Signal
+from goldspan.integrations.catalog import create_product
+from goldspan.integrations.http_client import ProductClient
 from goldspan.model import RunUnit
 
 
@@ -94,6 +97,19 @@ def _parse_back_ends(value: Any) -> Any:
     return entries
 
 
+def _parse_products(value: Any) -> Any:
+    """Splits names of products, and validates their addresses and tokens."""
+    names = _split_list(value)
+    for name in names if isinstance(names, list | tuple) else ():
+        if isinstance(name, str):
+            _convert_errors(partial(_check_product, name))
+    return names
+
+
+def _check_product(name: str) -> None:
+    ProductClient(create_product(name))
+
+
 def _parse_limits(value: Any, validate: ValidatorFunctionWrapHandler) -> ResourceLimits:
     limits: ResourceLimits = _convert_errors(lambda: validate(value))
     return limits
@@ -140,6 +156,7 @@ class BackEndEntry(TypedDict, total=False):
 
 
 TextList = Annotated[tuple[str, ...], BeforeValidator(_split_list, json_schema_input_type=str | list[str])]
+ProductList = Annotated[tuple[str, ...], BeforeValidator(_parse_products, json_schema_input_type=str | list[str])]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PortNumber = Annotated[int, Field(ge=0, le=65535)]

@@ -16,6 +16,7 @@ from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeCon
 from goldspan.gateway.settings.setting_types import RESULT_OUTPUTS
 from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import join_words
+from goldspan.integrations.catalog import create_product
 
 _VARIABLE_REFERENCE = re.compile(r"([A-Za-z-]+ )?\$\{[^}]*\}")
 """The value of a header that refers to a variable and contains no secret."""
@@ -115,6 +116,8 @@ def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | No
         lines.append(
             f"results to {'the same back ends' if len(back_ends) > 1 else 'it'}: {join_words(settings.results)}"
         )
+    products = map(create_product, settings.products)
+    lines += [f"writes scores to {product.name} ({product.base_url})" for product in products]
     lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are stored but not evaluated'}")
     lines.append(f"store: {settings.data / 'goldspan.db'}, {_describe_retention(settings)}")
     if settings.judge.model is not None:
@@ -172,6 +175,8 @@ def _disabled_features(settings: GatewaySettings, grpc_port: int | None) -> Iter
         yield "forwarding (forward)"
     else:
         yield from (f"{output} to back ends (results)" for output in RESULT_OUTPUTS if output not in settings.results)
+    if not settings.products:
+        yield "writing scores to products (products)"
     if settings.judge.model is None:
         yield "the judge (judge.model)"
     if not settings.telemetry.endpoint:

@@ -51,7 +51,7 @@ _LIBRARY_VARIABLES = frozenset(
     | {"ENABLED", "DISABLED", "STRICT"}
 )
 """Variables that goldspan reads in the process of an agent. The gateway ignores them."""
-_FLAG_NAMES = {"allowed_hosts": "--allowed-host", "allowed_origins": "--allowed-origin"}
+_FLAG_NAMES = {"allowed_hosts": "--allowed-host", "allowed_origins": "--allowed-origin", "products": "--product"}
 
 
 def variable_name(path: str) -> str:

@@ -1,0 +1,212 @@
+"""Scores of 200 runs reach the right spans of real Phoenix and MLflow servers, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from goldspan import Evaluation, ScoringProcessor
+from goldspan.integrations.product_sink import ProductSink
+from goldspan.integrations.scored_runs import RunScore, scored_run
+from recipes.environments import is_built
+from support.metric_readers import Meter
+from support.product_programs import MLflowProgram, PhoenixProgram, ProductProgram, ShownScore
+
+pytestmark = pytest.mark.e2e
+
+GOLDENS = """
+goldens:
+- {id: both, tools: [search, book]}
+- {id: refund, tools: [refund], forbid: [delete]}
+"""
+RUNS = 200
+PATIENCE_S = 120
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(
+            program,
+            id=program.name,
+            marks=pytest.mark.skipif(
+                not is_built(program.name), reason=f"{program.name} needs its environment: make recipes"
+            ),
+        )
+        for program in (PhoenixProgram, MLflowProgram)
+    ],
+)
+def program(request, tmp_path_factory) -> Iterator[ProductProgram]:
+    product = request.param(tmp_path_factory.mktemp(request.param.name))
+    product.start()
+    yield product
+    product.stop()
+
+
+class Application:
+    """A process that exports its spans to a product, and writes the scores of its runs into it."""
+
+    def __init__(self, program: ProductProgram, goldens: str, *, exports_later: bool = False) -> None:
+        self.evaluations: list[Evaluation] = []
+        self.meter = Meter()
+        self.sink = ProductSink(program.product, meter_provider=self.meter.provider)
+        self.exporter = OTLPSpanExporter(f"{program.url}/v1/traces", headers=program.otlp_headers)
+        # A batch processor with a long delay exports when it is flushed.
+        delay = 3_600_000 if exports_later else 100
+        self.spans = BatchSpanProcessor(self.exporter, max_queue_size=10_000, schedule_delay_millis=delay)
+        self.processor = ScoringProcessor(
+            goldens,
+            then=None if exports_later else self.spans,
+            sinks=[self.sink, self.evaluations.append],
+            meter_provider=self.meter.provider,
+            background=True,
+        )
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(self.processor)
+        if exports_later:
+            self.provider.add_span_processor(self.spans)
+        self.tracer = self.provider.get_tracer("agent")
+
+    def run(self, *tools: str, golden: str | None = "both") -> None:
+        attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "travel"}
+        if golden:
+            attributes["goldspan.golden.id"] = golden
+        with self.tracer.start_as_current_span("invoke_agent travel", attributes=attributes):
+            for tool in tools:
+                call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+                with self.tracer.start_as_current_span(f"execute_tool {tool}", attributes=call):
+                    pass
+
+    def settle(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not self.processor.force_flush(10_000):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    @property
+    def dropped(self) -> int:
+        return sum(self.meter.counts("goldspan.sink.dropped").values())
+
+
+@pytest.fixture
+def goldens(tmp_path) -> str:
+    path = tmp_path / "goldens.yaml"
+    path.write_text(GOLDENS)
+    return str(path)
+
+
+def shown_in_phoenix(score: RunScore) -> ShownScore:
+    return ShownScore(score.value, score.comment, score.label)
+
+
+def shown_in_mlflow(score: RunScore) -> ShownScore | None:
+    comment = score.comment
+    if score.value is None:
+        if not score.is_verdict:
+            return None
+        return ShownScore({"error_code": "NOT_EVALUATED", "error_message": comment or "not evaluated"}, comment)
+    return ShownScore(bool(score.value) if score.is_verdict else score.value, comment)
+
+
+def assert_shown(program: ProductProgram, evaluation: Evaluation) -> None:
+    """Check that a product shows exactly the scores of one evaluation on its span."""
+    run = scored_run(evaluation)
+    assert run is not None
+    assert run.span_id is not None
+    shown = program.scores(run.trace_id, run.span_id)
+    assert all(len(scores) == 1 for scores in shown.values())
+    metadata = [one.metadata for (one,) in shown.values()]
+    expect = shown_in_phoenix if program.name == "phoenix" else shown_in_mlflow
+    expected = {score.name: expect(score) for score in run.scores}
+    if program.name == "mlflow" and run.expected_tools is not None:
+        expected["goldspan.expected_tools"] = ShownScore(list(run.expected_tools), None)
+    expected = {name: score for name, score in expected.items() if score is not None}
+    seen = {name: replace(one, comment=one.comment or None, metadata=None) for name, (one,) in shown.items()}
+    assert seen == expected
+    wanted = dict(run.metadata) if program.name == "phoenix" else {key: str(text) for key, text in run.metadata.items()}
+    assert all({key: text for key, text in one.items() if text != ""} == wanted for one in metadata)
+
+
+def test_scores_of_two_hundred_runs_are_on_their_spans(program, goldens):
+    application = Application(program, goldens)
+    for number in range(RUNS):
+        match number % 4:
+            case 0:
+                application.run("search", "book")
+            case 1:
+                application.run("search", "cancel")
+            case 2:
+                application.run("refund", "delete", golden="refund")
+            case _:
+                application.run("search", golden=None)
+    application.settle()
+    assert application.dropped == 0
+    assert len(application.evaluations) == RUNS
+    assert {evaluation.passed for evaluation in application.evaluations} == {True, False, None}
+    for evaluation in application.evaluations:
+        assert_shown(program, evaluation)
+    application.provider.shutdown()
+    assert application.dropped == 0
+
+
+def test_a_revision_updates_the_scores_and_adds_none(program, goldens):
+    application = Application(program, goldens)
+    application.run("search", "cancel")
+    application.run("search", "book")
+    application.run("search", golden=None)
+    application.settle()
+    first, second, third = application.evaluations
+    # The revisions exchange what was found, so that known becomes unknown and the reverse.
+    revisions = [
+        replace(second, run=first.run, revision=2),
+        replace(third, run=second.run, revision=2),
+        replace(first, run=third.run, revision=2),
+    ]
+    for revision in revisions:
+        application.sink.submit(revision)
+    application.settle()
+    for revision in revisions:
+        assert_shown(program, revision)
+    application.provider.shutdown()
+    assert application.dropped == 0
+
+
+def test_scores_that_arrive_before_their_spans_are_written_later(program, goldens):
+    application = Application(program, goldens, exports_later=True)
+    for _ in range(3):
+        application.run("search", "book")
+    assert application.processor.force_flush(10_000) is False  # the product does not know the traces
+    assert application.dropped == 0
+    assert application.spans.force_flush(10_000)
+    application.settle()
+    assert len(application.evaluations) == 3
+    for evaluation in application.evaluations:
+        assert_shown(program, evaluation)
+    application.provider.shutdown()
+    assert application.dropped == 0
+
+
+def test_scores_arrive_after_the_product_was_restarted(program, goldens):
+    application = Application(program, goldens)
+    application.run("search", "cancel")
+    application.settle()
+    (first,) = application.evaluations
+    program.stop()
+    try:
+        application.sink.submit(replace(first, passed=None, revision=2))
+        assert application.sink.force_flush(60_000) is False
+        application.sink.submit(replace(first, passed=True, revision=3))
+        assert application.sink.force_flush(60_000) is False
+    finally:
+        program.start()
+    application.settle()
+    assert_shown(program, replace(first, passed=True, revision=3))
+    application.provider.shutdown()
+    assert application.dropped == 0
