@@ -113,6 +113,30 @@ def test_the_last_spans_are_exported_before_the_last_scores_are_written(end):
     assert meter.counts("goldspan.sink.dropped") == {}
 
 
+@pytest.mark.parametrize("exports_itself", [True, False])
+def test_the_exit_of_the_process_does_not_wait_long_for_spans_that_others_export(exports_itself):
+    class Sink:
+        needs_exported_spans = True
+
+        def submit(self, evaluation: Evaluation) -> None: ...
+
+        def force_flush(self, timeout_millis: int) -> bool:
+            timeouts.append(timeout_millis)
+            return False
+
+    timeouts: list[int] = []
+    then = Exporter() if exports_itself else None
+    processor = ScoringProcessor(then=then, sinks=[Sink()], background=True)
+    try:
+        processor._finish_at_exit()
+        assert processor.force_flush() is False
+    finally:
+        processor.shutdown()
+    at_exit, explicit = timeouts
+    assert explicit > 1000
+    assert (at_exit > 1000) == exports_itself
+
+
 # --- the gateway ------------------------------------------------------------------------------------------------------
 
 

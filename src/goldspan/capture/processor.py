@@ -99,6 +99,9 @@ _SCORING = suppress_errors("score a run")
 
 _SHUTDOWN_TIMEOUT_S = 30.0
 """Seconds for which `shutdown` waits for queued spans."""
+_FLUSH_MILLIS = 30_000
+_EXIT_FLUSH_MILLIS = 1_000
+"""How long the exit handler waits for a sink whose spans are not exported yet."""
 _DEFAULT_LIMITS = Limits()
 
 ResultAttributes = dict[str, AttributeValue]
@@ -313,8 +316,12 @@ class ScoringProcessor(SpanProcessor):
         if self._downstream is not None:
             self._downstream.shutdown()
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+    def force_flush(self, timeout_millis: int = _FLUSH_MILLIS) -> bool:
         """Waits until every ended span is scored, forwarded and flushed. Returns `False` on timeout."""
+        return self._flush(timeout_millis, timeout_millis)
+
+    def _flush(self, timeout_millis: int, after_export_millis: int) -> bool:
+        """Flushes as `force_flush` does; the sinks that need exported spans get at most `after_export_millis`."""
         until = time.monotonic() + timeout_millis / 1000
         done = self._worker.flush(timeout_millis / 1000)
         with _SCORING:
@@ -324,7 +331,7 @@ class ScoringProcessor(SpanProcessor):
         if any(hasattr(sink, "force_flush") for sink in sinks):
             done = flush_all(sinks, _remaining_millis(until)) and done
         done = (self._downstream is None or self._downstream.force_flush(_remaining_millis(until))) and done
-        return flush_all(after_export, _remaining_millis(until)) and done
+        return flush_all(after_export, min(after_export_millis, _remaining_millis(until))) and done
 
     def renew(self) -> None:
         """Resets the state in a forked child. The spans in flight end in the parent, and another thread of the parent
@@ -347,7 +354,8 @@ class ScoringProcessor(SpanProcessor):
         with _SCORING:
             self._worker.flush(_SHUTDOWN_TIMEOUT_S)
             self._scorer.release_all()
-            self.force_flush()
+            # If another processor exports the spans, it may do so only when the provider is shut down, after this.
+            self._flush(_FLUSH_MILLIS, _FLUSH_MILLIS if self._downstream is not None else _EXIT_FLUSH_MILLIS)
 
     def _process_item(self, item: _QueueItem) -> None:
         """Processes one queue item on the background thread."""
