@@ -200,6 +200,18 @@ def test_a_later_revision_replaces_an_earlier_one_in_the_queue():
     assert harness.dropped == 0
 
 
+def test_an_earlier_revision_that_is_submitted_later_is_not_written(monkeypatch):
+    monkeypatch.setattr(product_sink, "_MAX_REMEMBERED_RUNS", 2)
+    rows = StoredRows()
+    with sinking(rows.store) as harness:
+        for number, revision in ((1, 3), (1, 2), (2, 1), (1, 1), (3, 1), (3, 1)):
+            harness.sink.submit(revised(number, revision))
+            harness.settle()
+        assert len(harness.sink._sent_revisions) == 2
+    assert rows.revisions == {run_id(1): 3, run_id(2): 1, run_id(3): 1}
+    assert harness.dropped == 0
+
+
 def test_a_run_without_a_trace_is_neither_written_nor_dropped():
     rows = StoredRows()
     with sinking(rows.store) as harness:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goldspan import ConfigurationError, Evaluation
 from goldspan.integrations.catalog import CATALOG, create_product, create_product_sink
@@ -232,6 +234,31 @@ def test_mlflow_gets_no_request_for_what_it_has_already():
         state.writes.clear()
         assert deliver(product, run).written == 1
     assert state.writes == []
+
+
+@given(lost=st.lists(st.sampled_from(["no", "reply", "request"]), max_size=40))
+def test_mlflow_has_each_assessment_once_although_requests_and_replies_are_lost(lost):
+    runs = [scored(evaluation(number)) for number in (1, 2, 3)]
+    state, script = MLflowState(*(run.trace_id for run in runs)), list(lost)
+
+    def answer(request: Request) -> Whole:
+        what = script.pop(0) if script else "no"
+        if what == "request":
+            return failed(503)
+        reply = state.answer(request)
+        return raw(b"{", headers={"content-length": "2"}) if what == "reply" else reply
+
+    with product_server(answer) as server:
+        product = MLflow(server.url)
+        with client_of(product) as client:
+            delivery, pending, complete = ScoreDelivery(product, client), runs, 0
+            while pending:
+                result = delivery.deliver(pending)
+                pending, complete = result.pending, complete + result.written
+    assessments = sum(score.value is not None for score in runs[0].scores) + 1
+    # A run that failed again and again while others were accepted is refused, perhaps with some of its assessments.
+    assert complete <= [len(state.by_name(run)) for run in runs].count(assessments)
+    assert complete == len(runs) or len(lost) > 3
 
 
 def test_mlflow_keeps_the_assessments_of_others_and_of_other_runs_of_the_trace():

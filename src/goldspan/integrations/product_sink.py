@@ -32,6 +32,8 @@ UNKNOWN_TRACE_FLUSH_SECONDS = 5.0
 _FIRST_REPEAT_SECONDS = 2.0
 _MAX_REPEAT_SECONDS = 60.0
 _FLUSH_REPEAT_SECONDS = 0.25
+_MAX_REMEMBERED_RUNS = 10_000
+"""The number of runs whose revision is remembered: a judge's thread may submit a revision before an earlier one."""
 _MIN_WAIT_SECONDS = 0.01
 _SECONDS_BETWEEN_LOGS = 60.0
 
@@ -141,6 +143,7 @@ class ProductSink:
         self._settled = threading.Condition(self._lock)
         self._queue: deque[Evaluation] = deque()
         self._unwritten: dict[str, _UnwrittenRun] = {}
+        self._sent_revisions: dict[str, int] = {}
         self._in_flight = 0
         self._is_waiting = False
         self._is_abandoned = False
@@ -237,12 +240,24 @@ class ProductSink:
                 continue
             if run is not None:
                 runs.append(run)
-        latest = latest_revisions(runs)
+        latest = self._without_outdated(latest_revisions(runs))
         self._settle(DeliveryResult(), len(evaluations) + len(repeated) - len(latest), {}, lost=lost)
         known_since = {run.scored.run_id: run.known_since for run in repeated}
         for part in self._delivery.deliver_parts(latest):
             if not self._settle(part, part.count, known_since):
                 return
+
+    def _without_outdated(self, runs: Iterable[ScoredRun]) -> list[ScoredRun]:
+        """Returns the runs of which no later revision was sent."""
+        current = []
+        for run in runs:
+            sent = self._sent_revisions.pop(run.run_id, 0)
+            self._sent_revisions[run.run_id] = max(sent, run.revision)
+            if sent <= run.revision:
+                current.append(run)
+        while len(self._sent_revisions) > _MAX_REMEMBERED_RUNS:
+            del self._sent_revisions[next(iter(self._sent_revisions))]
+        return current
 
     def _settle(self, part: DeliveryResult, count: int, known_since: dict[str, float], lost: int = 0) -> bool:
         """Accounts for `count` runs in flight; returns `False` after the end of `shutdown`, which counted them."""
