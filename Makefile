@@ -45,7 +45,7 @@ cover: $(VENV)/.dev ## run what test-all runs, with branch coverage; no test may
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
 
-recipes: ## create the environments of the tracers, agent frameworks and clients that some tests need, in .recipes
+recipes: ## create the environments of the tracers, frameworks, clients and products that some tests need, in .recipes
 	@$(PYTHON) tests/recipes/environments.py
 
 recordings: $(VENV)/.dev ## record what some frameworks export into tests/fixtures/recorded
