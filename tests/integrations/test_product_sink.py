@@ -246,7 +246,7 @@ def test_a_flush_gives_up_on_an_unknown_trace_before_the_timeout():
         harness.sink.submit(evaluation(1))
         assert harness.sink.force_flush(PATIENCE * 1000) is False
         assert len(harness.server.received) >= 2  # it repeats the run meanwhile
-        harness.sink.shutdown(2000)
+        harness.sink.shutdown(PATIENCE * 1000)
         assert harness.dropped == 1
 
 
@@ -353,6 +353,21 @@ def test_an_error_of_the_delivery_does_not_end_the_thread(monkeypatch):
         harness.settle()
     assert rows.revisions == {run_id(2): 1}
     assert harness.dropped == 1
+
+
+def test_a_run_on_which_the_product_fails_does_not_block_the_others():
+    rows = StoredRows()
+    with sinking(lambda got: failed(500) if run_id(1) in got.body["rows"] else rows.store(got)) as harness:
+        harness.sink.submit(evaluation(1))
+        submitted = 1
+        until = time.monotonic() + PATIENCE
+        while harness.dropped == 0 and time.monotonic() < until:
+            submitted += 1
+            harness.sink.submit(evaluation(submitted))
+            time.sleep(0.002)
+        harness.settle()
+    assert harness.dropped == 1
+    assert rows.revisions.keys() == {run_id(number) for number in range(2, submitted + 1)}
 
 
 def test_a_refused_run_is_logged_rarely(caplog):

@@ -207,7 +207,10 @@ class ProductSink:
             while True:
                 now = time.monotonic()
                 if self._closes_at is not None and (
-                    not self._held() or self._is_down(now) or max(now, self._paused_until) >= self._closes_at
+                    not self._held()
+                    or self._is_down(now)
+                    or max(now, self._paused_until) >= self._closes_at
+                    or now >= self._unknown_patience_ends()
                 ):
                     return None
                 due = [run for run in self._unwritten.values() if run.due <= now]
