@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +12,13 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Tracer
 
 from goldspan import Evaluation, ScoringProcessor
 from goldspan.integrations.product_sink import ProductSink
 from goldspan.integrations.scored_runs import RunScore, scored_run
 from recipes.environments import is_built
+from support.gateway_process import eventually, serving
 from support.metric_readers import Meter
 from support.product_programs import MLflowProgram, PhoenixProgram, ProductProgram, ShownScore
 
@@ -50,6 +53,18 @@ def program(request, tmp_path_factory) -> Iterator[ProductProgram]:
     product.stop()
 
 
+def call_agent(tracer: Tracer, *tools: str, golden: str | None) -> None:
+    """Record the spans of a request."""
+    attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "travel"}
+    if golden:
+        attributes["goldspan.golden.id"] = golden
+    with tracer.start_as_current_span("invoke_agent travel", attributes=attributes):
+        for tool in tools:
+            call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+            with tracer.start_as_current_span(f"execute_tool {tool}", attributes=call):
+                pass
+
+
 class Application:
     """A process that exports its spans to a product, and writes the scores of its runs into it."""
 
@@ -75,14 +90,7 @@ class Application:
         self.tracer = self.provider.get_tracer("agent")
 
     def run(self, *tools: str, golden: str | None = "both") -> None:
-        attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "travel"}
-        if golden:
-            attributes["goldspan.golden.id"] = golden
-        with self.tracer.start_as_current_span("invoke_agent travel", attributes=attributes):
-            for tool in tools:
-                call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
-                with self.tracer.start_as_current_span(f"execute_tool {tool}", attributes=call):
-                    pass
+        call_agent(self.tracer, *tools, golden=golden)
 
     def settle(self) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -191,6 +199,29 @@ def test_scores_that_arrive_before_their_spans_are_written_later(program, golden
         assert_shown(program, evaluation)
     application.provider.shutdown()
     assert application.dropped == 0
+
+
+def test_the_gateway_forwards_spans_and_writes_their_scores(program, tmp_path):
+    (tmp_path / "goldens.yaml").write_text(GOLDENS.replace("id: both,", "id: both, when: {agent: travel},"))
+    forward = [{"endpoint": program.url, "headers": program.otlp_headers, "signals": ["traces"]}]
+    environment = {"GOLDSPAN_FORWARD": json.dumps(forward), "GOLDSPAN_RESULTS": "spans"}
+    options = ("-g", "goldens.yaml", "--product", f"{program.name}:{program.url}", "--grace", "0.2")
+    with serving(tmp_path, *options, environment=environment) as gateway:
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{gateway.address}/v1/traces")))
+        tracer = provider.get_tracer("agent")
+        for number in range(20):
+            call_agent(tracer, "search", "book" if number % 2 else "cancel", golden=None)
+        provider.shutdown()
+        eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == 20, lambda: gateway.log)
+        runs = gateway.get("/api/v1/runs")["runs"]
+    verdicts = {}
+    for run in runs:
+        (verdict,) = program.scores(run["trace_ids"][0], run["span_id"])["goldspan.passed"]
+        assert verdict.metadata["goldspan.run.id"] == run["run_id"]
+        assert verdict.value == run["passed"]
+        verdicts[run["run_id"]] = verdict.value
+    assert sorted(map(bool, verdicts.values())) == [False] * 10 + [True] * 10
 
 
 def test_scores_arrive_after_the_product_was_restarted(program, goldens):
