@@ -160,6 +160,9 @@ def test_scores_of_two_hundred_runs_are_on_their_spans(program, goldens):
     assert {evaluation.passed for evaluation in application.evaluations} == {True, False, None}
     for evaluation in application.evaluations:
         assert_shown(program, evaluation)
+    traces = {evaluation.run.trace_ids[0]: evaluation.passed for evaluation in application.evaluations}
+    failed = {trace_id for trace_id, passed in traces.items() if passed is False}
+    assert program.failed_traces & traces.keys() == failed
     application.provider.shutdown()
     assert application.dropped == 0
 

@@ -90,6 +90,13 @@ class ProductProgram(ABC):
         with urllib.request.urlopen(f"{self.url}{path}?{urllib.parse.urlencode(query)}", timeout=60) as reply:
             return json.load(reply)
 
+    def post(self, path: str, body: Any) -> Any:
+        """Return the JSON reply of the product's API to a JSON body."""
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
     @property
     @abstractmethod
     def command(self) -> list[str]:
@@ -109,6 +116,11 @@ class ProductProgram(ABC):
     def otlp_headers(self) -> dict[str, str]:
         """The headers with which it accepts OTLP at `/v1/traces`."""
         return {}
+
+    @property
+    @abstractmethod
+    def failed_traces(self) -> set[str]:
+        """The trace ids of the failed runs, found with the product's own filter."""
 
     @abstractmethod
     def scores(self, trace_id: str, span_id: str) -> dict[str, list[ShownScore]]:
@@ -137,6 +149,18 @@ class PhoenixProgram(ProductProgram):
     @property
     def product(self) -> Product:
         return Phoenix(self.url)
+
+    @property
+    def failed_traces(self) -> set[str]:
+        query = """query($condition: String!) {
+            projects { edges { node {
+                spans(first: 1000, filterCondition: $condition) { edges { node { trace { traceId } } } }
+            } } }
+        }"""
+        condition = "annotations['goldspan.passed'].label == 'fail'"
+        reply = self.post("/graphql", {"query": query, "variables": {"condition": condition}})
+        projects = [edge["node"] for edge in reply["data"]["projects"]["edges"]]
+        return {edge["node"]["trace"]["traceId"] for project in projects for edge in project["spans"]["edges"]}
 
     def scores(self, trace_id: str, span_id: str) -> dict[str, list[ShownScore]]:
         reply = self.get("/v1/projects/default/span_annotations", [("span_ids", span_id), ("limit", "1000")])
@@ -167,6 +191,14 @@ class MLflowProgram(ProductProgram):
     @property
     def product(self) -> Product:
         return MLflow(self.url)
+
+    @property
+    def failed_traces(self) -> set[str]:
+        experiment = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": "0"}}
+        search = {"locations": [experiment], "filter": "feedback.goldspan.passed = 'false'", "max_results": 500}
+        reply = self.post("/api/3.0/mlflow/traces/search", search)
+        assert "next_page_token" not in reply
+        return {info["trace_id"].removeprefix("tr-") for info in reply["traces"]}
 
     @property
     def otlp_headers(self) -> dict[str, str]:
