@@ -370,6 +370,20 @@ def test_a_run_on_which_the_product_fails_does_not_block_the_others():
     assert rows.revisions.keys() == {run_id(number) for number in range(2, submitted + 1)}
 
 
+def test_evaluations_are_counted_although_no_thread_can_start(monkeypatch):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with sinking(lambda _: failed(500), max_queue=2) as harness:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            harness.sink.submit_many([evaluation(number) for number in range(1, 4)])
+        assert harness.dropped == 1
+        monkeypatch.undo()
+        harness.sink.shutdown()
+        assert harness.dropped == 3
+
+
 def test_a_refused_run_is_logged_rarely(caplog):
     with sinking(lambda _: failed(422, "wrong")) as harness, caplog.at_level(logging.ERROR, "goldspan"):
         harness.sink.submit_many([evaluation(number) for number in range(1, 11)])

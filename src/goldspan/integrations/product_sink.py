@@ -88,9 +88,9 @@ class ProductSink:
                     lost += 1
                 else:
                     self._queue.append(evaluation)
+            self._count_dropped(lost)  # before the thread, which cannot start while the interpreter ends
             if self._queue:
                 self._wake_thread()
-        self._count_dropped(lost)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Waits until everything is written.
@@ -160,8 +160,9 @@ class ProductSink:
     def _wake_thread(self) -> None:
         """Starts the thread, or wakes it if it waits for work. During a pause it sleeps on."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name=f"goldspan {self.name}", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"goldspan {self.name}", daemon=True)
+            thread.start()
+            self._thread = thread
         elif self._is_waiting:
             self._is_waiting = False
             self._has_work.notify()
