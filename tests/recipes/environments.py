@@ -56,8 +56,11 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
 PRODUCTS: dict[str, list[str]] = {
     "phoenix": ["arize-phoenix==20.26.1"],
     "mlflow": ["mlflow==3.17.2"],
+    "product_clients": [
+        *("braintrust==0.48.1", "ddtrace==4.16.0", "langfuse==5.0.4", "langsmith==0.15.1", "opik==2.2.122"),
+    ],
 }
-"""The servers that the tests of integrations start. Their environments do not contain goldspan."""
+"""The servers and the official clients of products, for the tests of integrations. They do not contain goldspan."""
 _TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]
 RECORDED: dict[str, list[str]] = {
     "google_genai": [

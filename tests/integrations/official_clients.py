@@ -1,0 +1,63 @@
+"""Validates requests with the models of the products' official clients, in an environment that has the clients.
+
+Reads lines of JSON, each with the name of a product and the bodies of requests. Answers each line with a JSON string:
+empty, or the first error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+
+def langfuse(path: str, body: Any) -> None:
+    """What the client sends for the scores equals the body."""
+    from langfuse.api.core.jsonable_encoder import jsonable_encoder
+    from langfuse.api.core.serialization import convert_and_respect_annotation_metadata
+    from langfuse.api.scores.types.create_score_request import CreateScoreRequest
+    from langfuse.api.scores.types.create_scores_request import CreateScoresRequest
+
+    assert path == "/api/public/scores"
+    read = convert_and_respect_annotation_metadata(object_=body, annotation=CreateScoresRequest, direction="read")
+    scores = [CreateScoreRequest.model_validate(score) for score in read]
+    for score in scores:
+        assert not score.model_extra, score.model_extra
+    sent = convert_and_respect_annotation_metadata(object_=scores, annotation=CreateScoresRequest, direction="write")
+    for model, score in zip(jsonable_encoder(sent), body, strict=True):
+        assert_equal(with_time(model), with_time(score))
+
+
+def with_time(score: dict[str, Any]) -> dict[str, Any]:
+    """Replace a timestamp by the time that it means: there are several notations."""
+    return {**score, "timestamp": datetime.fromisoformat(score["timestamp"])} if "timestamp" in score else score
+
+
+CHECKS: dict[str, Callable[[str, Any], None]] = {"langfuse": langfuse}
+
+
+def assert_equal(sent: Any, expected: Any) -> None:
+    """Name the first member that differs."""
+    if isinstance(sent, dict) and isinstance(expected, dict):
+        for name in {*sent, *expected}:
+            assert sent.get(name) == expected.get(name), f"{name}: {sent.get(name)!r} != {expected.get(name)!r}"
+    assert sent == expected, f"{sent!r} != {expected!r}"
+
+
+def main() -> None:
+    """Answer each line of the standard input."""
+    for line in sys.stdin:
+        product, requests = json.loads(line)
+        error = ""
+        try:
+            for path, body in requests:
+                CHECKS[product](path, body)
+        except Exception as raised:  # noqa: BLE001 - the test shows every error of a model
+            error = f"{type(raised).__name__}: {raised}"
+        print(json.dumps(error), flush=True)
+
+
+if __name__ == "__main__":
+    main()

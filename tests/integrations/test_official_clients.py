@@ -1,0 +1,76 @@
+"""Tests that the models of the products' official clients accept what goldspan sends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from goldspan.integrations.langfuse import Langfuse
+from goldspan.integrations.product import Product
+from goldspan.integrations.scored_runs import ScoredRun
+from integrations.product_checks import run_lists, sent_requests
+from integrations.scored_run_strategies import a_run
+from recipes.environments import is_built, python_of
+
+pytestmark = pytest.mark.e2e
+
+ENVIRONMENT = "product_clients"
+Check = Callable[[str, list[tuple[str, Any]]], str]
+PRODUCTS: dict[str, tuple[Product, Any]] = {
+    "langfuse": (Langfuse(public_key="pk", secret_key="sk"), None),
+}
+"""Each product, and the reply to each of its requests."""
+
+
+@pytest.fixture(scope="module")
+def check() -> Iterator[Check]:
+    """Send requests to a process that has the clients, and return what they say."""
+    if not is_built(ENVIRONMENT):
+        pytest.skip(f"{ENVIRONMENT}'s environment is missing: make recipes")
+    program = Path(__file__).with_name("official_clients.py")
+    with subprocess.Popen(
+        [python_of(ENVIRONMENT), str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def ask(product: str, requests: list[tuple[str, Any]]) -> str:
+            process.stdin.write(json.dumps([product, requests]) + "\n")
+            process.stdin.flush()
+            return str(json.loads(process.stdout.readline()))
+
+        yield ask
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(runs=run_lists)
+def test_the_client_of_a_product_accepts_every_request(name: str, check: Check, runs: list[ScoredRun]) -> None:
+    product, reply = PRODUCTS[name]
+    requests = [(request.path, request.body) for request in sent_requests(product, runs, reply)]
+    assert check(name, requests) == ""
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_the_client_of_a_product_refuses_a_member_that_it_does_not_know(name: str, check: Check) -> None:
+    product, reply = PRODUCTS[name]
+    request = sent_requests(product, [a_run()], reply)[-1]
+    body = deepcopy(request.body)
+    first_score(body)["unknownMember"] = 1
+    assert "unknownMember" in check(name, [(request.path, body)])
+
+
+def first_score(body: Any) -> dict[str, Any]:
+    """Return the first object of the first list in a body."""
+    while isinstance(body, dict):
+        body = next(value for value in body.values() if isinstance(value, list | dict))
+    score: dict[str, Any] = body[0]
+    return score
