@@ -35,7 +35,21 @@ def with_time(score: dict[str, Any]) -> dict[str, Any]:
     return {**score, "timestamp": datetime.fromisoformat(score["timestamp"])} if "timestamp" in score else score
 
 
-CHECKS: dict[str, Callable[[str, Any], None]] = {"langfuse": langfuse}
+def opik(path: str, body: Any) -> None:
+    """The model of the client, as it is sent again, equals the body."""
+    from opik.rest_api.types.delete_feedback_score import DeleteFeedbackScore
+    from opik.rest_api.types.feedback_score_batch import FeedbackScoreBatch
+
+    if body is None:
+        return  # a search
+    read = FeedbackScoreBatch if path.endswith("s/feedback-scores") else DeleteFeedbackScore
+    model = read.model_validate(body)
+    for part in (model, *getattr(model, "scores", ())):
+        assert not part.model_extra, part.model_extra
+    assert_equal(model.model_dump(exclude_none=True), body)
+
+
+CHECKS: dict[str, Callable[[str, Any], None]] = {"langfuse": langfuse, "opik": opik}
 
 
 def assert_equal(sent: Any, expected: Any) -> None:

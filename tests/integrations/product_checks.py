@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,16 @@ def schema_of(name: str) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def sent_requests(product: Product, runs: Sequence[ScoredRun], reply: Any = None) -> list[ProductRequest]:
-    """Return the requests of a call of `write`, each of which receives the same reply; they are plain JSON."""
+def sent_requests(
+    product: Product, runs: Sequence[ScoredRun], reply: Callable[[ProductRequest], Any] = lambda _: None
+) -> list[ProductRequest]:
+    """Return the requests of a call of `write`, which are plain JSON."""
     sent: list[ProductRequest] = []
 
     def send(request: ProductRequest) -> ProductReply:
         json.dumps(request.body, allow_nan=False)
         sent.append(request)
-        return ProductReply(200, reply)
+        return ProductReply(200, reply(request))
 
     assert product.write(runs, send) == ()
     return sent

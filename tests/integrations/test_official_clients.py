@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from goldspan.integrations.langfuse import Langfuse
-from goldspan.integrations.product import Product
+from goldspan.integrations.opik import Opik
+from goldspan.integrations.product import Product, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import run_lists, sent_requests
 from integrations.scored_run_strategies import a_run
@@ -23,10 +24,21 @@ pytestmark = pytest.mark.e2e
 
 ENVIRONMENT = "product_clients"
 Check = Callable[[str, list[tuple[str, Any]]], str]
-PRODUCTS: dict[str, tuple[Product, Any]] = {
-    "langfuse": (Langfuse(public_key="pk", secret_key="sk"), None),
+
+
+def found_trace(request: ProductRequest) -> Any:
+    """Answer a search of Opik for the end of an id."""
+    if request.method != "GET":
+        return None
+    ((condition),) = json.loads(request.query["filters"])
+    return {"content": [{"id": f"0199c8f2-a1b3-{condition['value']}"}]}
+
+
+PRODUCTS: dict[str, tuple[Product, Callable[[ProductRequest], Any]]] = {
+    "langfuse": (Langfuse(public_key="pk", secret_key="sk"), lambda _: None),
+    "opik": (Opik(), found_trace),
 }
-"""Each product, and the reply to each of its requests."""
+"""Each product, and the body of the reply to a request."""
 
 
 @pytest.fixture(scope="module")
