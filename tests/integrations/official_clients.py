@@ -49,7 +49,38 @@ def opik(path: str, body: Any) -> None:
     assert_equal(model.model_dump(exclude_none=True), body)
 
 
-CHECKS: dict[str, Callable[[str, Any], None]] = {"langfuse": langfuse, "opik": opik}
+def datadog(path: str, body: Any) -> None:
+    """What the client builds of the same values equals the body, except for the version that it adds."""
+    from ddtrace.llmobs._constants import EVAL_ENDPOINT
+    from ddtrace.llmobs._eval_metric import _build_evaluation_metric_event, _SubmissionTelemetryContext
+    from ddtrace.llmobs._writer import LLMObsEvalMetricWriter
+
+    assert path == EVAL_ENDPOINT
+    built = []
+    for metric in body["data"]["attributes"]["metrics"]:
+        kind = metric["metric_type"]
+        event: Any = _build_evaluation_metric_event(
+            value=metric[f"{kind}_value"],
+            span=metric["join_on"]["span"],
+            span_with_tag_value=None,
+            tags=None,
+            assessment=metric.get("assessment"),
+            reasoning=metric.get("reasoning"),
+            metric_type=kind,
+            agent_service=None,
+            otel_trace_enabled=True,
+            resolve_agent_service=lambda _, ml_app: ml_app,
+            submission_error_cls=ValueError,
+            telemetry_context=_SubmissionTelemetryContext(metric_type=kind),
+            **{name: metric[name] for name in ("label", "ml_app", "timestamp_ms", "metadata", "eval_scope")},
+        )
+        event["tags"] = [tag for tag in event["tags"] if not tag.startswith("ddtrace.version:")]
+        assert_equal(event, metric)
+        built.append(event)
+    assert_equal(LLMObsEvalMetricWriter._data(None, built), body)
+
+
+CHECKS: dict[str, Callable[[str, Any], None]] = {"datadog": datadog, "langfuse": langfuse, "opik": opik}
 
 
 def assert_equal(sent: Any, expected: Any) -> None:

@@ -39,7 +39,7 @@ def sent_requests(
         sent.append(request)
         return ProductReply(200, reply(request))
 
-    assert product.write(runs, send) == ()
+    assert not product.write(runs, send)
     return sent
 
 

@@ -6,18 +6,20 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from goldspan.integrations.datadog import Datadog
 from goldspan.integrations.langfuse import Langfuse
 from goldspan.integrations.opik import Opik
 from goldspan.integrations.product import Product, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import run_lists, sent_requests
-from integrations.scored_run_strategies import a_run
+from integrations.scored_run_strategies import SPAN_ID, a_run
 from recipes.environments import is_built, python_of
 
 pytestmark = pytest.mark.e2e
@@ -35,10 +37,13 @@ def found_trace(request: ProductRequest) -> Any:
 
 
 PRODUCTS: dict[str, tuple[Product, Callable[[ProductRequest], Any]]] = {
+    "datadog": (Datadog(api_key="key", ml_app="travel"), lambda _: None),
     "langfuse": (Langfuse(public_key="pk", secret_key="sk"), lambda _: None),
     "opik": (Opik(), found_trace),
 }
 """Each product, and the body of the reply to a request."""
+SPANS_ONLY = {"datadog"}
+"""The products that refuse a run without a span."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +72,8 @@ def check() -> Iterator[Check]:
 @given(runs=run_lists)
 def test_the_client_of_a_product_accepts_every_request(name: str, check: Check, runs: list[ScoredRun]) -> None:
     product, reply = PRODUCTS[name]
-    requests = [(request.path, request.body) for request in sent_requests(product, runs, reply)]
+    with_spans = [run if run.span_id else replace(run, span_id=SPAN_ID) for run in runs] if name in SPANS_ONLY else runs
+    requests = [(request.path, request.body) for request in sent_requests(product, with_spans, reply)]
     assert check(name, requests) == ""
 
 
