@@ -80,7 +80,34 @@ def datadog(path: str, body: Any) -> None:
     assert_equal(LLMObsEvalMetricWriter._data(None, built), body)
 
 
-CHECKS: dict[str, Callable[[str, Any], None]] = {"datadog": datadog, "langfuse": langfuse, "opik": opik}
+def langsmith(path: str, body: Any) -> None:
+    """The client's model has the values of the body, and its id of the run."""
+    from uuid import UUID
+
+    from langsmith.integrations.otel import langsmith_run_id_from_otel_span_id
+    from langsmith.schemas import FeedbackCreate
+
+    if body is None:
+        return  # a search
+    if path != "/feedback":
+        assert set(body) == {"score", "value", "comment"}, body
+        UUID(path.removeprefix("/feedback/"))
+        return
+    assert set(body) <= set(FeedbackCreate.model_fields), set(body) - set(FeedbackCreate.model_fields)
+    model = FeedbackCreate(**{"trace_id": None, **body})
+    sent = json.loads(model.model_dump_json(include=set(body), exclude_none=True))
+    sent["feedback_source"] = {name: sent["feedback_source"][name] for name in ("type", "metadata")}
+    assert_equal(sent, body)
+    run_id = UUID(body["run_id"])
+    assert langsmith_run_id_from_otel_span_id(run_id.bytes[8:]) == run_id
+
+
+CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "datadog": datadog,
+    "langfuse": langfuse,
+    "langsmith": langsmith,
+    "opik": opik,
+}
 
 
 def assert_equal(sent: Any, expected: Any) -> None:

@@ -9,12 +9,14 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from goldspan.integrations.datadog import Datadog
 from goldspan.integrations.langfuse import Langfuse
+from goldspan.integrations.langsmith import LangSmith
 from goldspan.integrations.opik import Opik
 from goldspan.integrations.product import Product, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
@@ -39,10 +41,11 @@ def found_trace(request: ProductRequest) -> Any:
 PRODUCTS: dict[str, tuple[Product, Callable[[ProductRequest], Any]]] = {
     "datadog": (Datadog(api_key="key", ml_app="travel"), lambda _: None),
     "langfuse": (Langfuse(public_key="pk", secret_key="sk"), lambda _: None),
+    "langsmith": (LangSmith(api_key="key"), lambda _: [{"id": str(UUID(int=1))}]),
     "opik": (Opik(), found_trace),
 }
 """Each product, and the body of the reply to a request."""
-SPANS_ONLY = {"datadog"}
+SPANS_ONLY = {"datadog", "langsmith"}
 """The products that refuse a run without a span."""
 
 
@@ -87,8 +90,9 @@ def test_the_client_of_a_product_refuses_a_member_that_it_does_not_know(name: st
 
 
 def first_score(body: Any) -> dict[str, Any]:
-    """Return the first object of the first list in a body."""
-    while isinstance(body, dict):
-        body = next(value for value in body.values() if isinstance(value, list | dict))
-    score: dict[str, Any] = body[0]
+    """Return the first object of the list in a body, or the body itself if it is one score."""
+    parts = [value for value in body.values() if isinstance(value, list | dict)] if isinstance(body, dict) else []
+    if len(parts) == 1 and "key" not in body:
+        return first_score(parts[0])
+    score: dict[str, Any] = body[0] if isinstance(body, list) else body
     return score
