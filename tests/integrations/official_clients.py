@@ -102,7 +102,28 @@ def langsmith(path: str, body: Any) -> None:
     assert langsmith_run_id_from_otel_span_id(run_id.bytes[8:]) == run_id
 
 
+def braintrust(path: str, body: Any) -> None:
+    """The client accepts the values of a feedback, and knows all its members."""
+    import inspect
+
+    from braintrust.logger import (
+        VALID_SOURCES,
+        _log_feedback_impl,
+        _validate_and_sanitize_experiment_log_partial_args,
+    )
+
+    if not path.endswith("/feedback"):
+        return  # a search
+    for item in body["feedback"]:
+        members = set(inspect.signature(_log_feedback_impl).parameters)
+        assert set(item) <= members, set(item) - members
+        assert item["source"] in VALID_SOURCES
+        event = {name: item[name] for name in ("scores", "metadata")}
+        assert_equal(_validate_and_sanitize_experiment_log_partial_args(dict(event)), event)
+
+
 CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "braintrust": braintrust,
     "datadog": datadog,
     "langfuse": langfuse,
     "langsmith": langsmith,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -14,6 +15,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from goldspan.integrations.braintrust import Braintrust
 from goldspan.integrations.datadog import Datadog
 from goldspan.integrations.langfuse import Langfuse
 from goldspan.integrations.langsmith import LangSmith
@@ -38,7 +40,21 @@ def found_trace(request: ProductRequest) -> Any:
     return {"content": [{"id": f"0199c8f2-a1b3-{condition['value']}"}]}
 
 
+def found_rows(request: ProductRequest) -> Any:
+    """Answer a search of Braintrust for rows."""
+    if request.path != "/btql":
+        return None
+    found = re.findall(r"root_span_id = '(\w+)' AND (?:span_id = '(\w+)'|is_root)", request.body["query"])
+    return {
+        "data": [
+            {"id": f"row-{trace_id}-{span_id}", "root_span_id": trace_id, "span_id": span_id, "is_root": not span_id}
+            for trace_id, span_id in found
+        ]
+    }
+
+
 PRODUCTS: dict[str, tuple[Product, Callable[[ProductRequest], Any]]] = {
+    "braintrust": (Braintrust(api_key="key", parent="project_id:project"), found_rows),
     "datadog": (Datadog(api_key="key", ml_app="travel"), lambda _: None),
     "langfuse": (Langfuse(public_key="pk", secret_key="sk"), lambda _: None),
     "langsmith": (LangSmith(api_key="key"), lambda _: [{"id": str(UUID(int=1))}]),
