@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from goldspan.errors import MissingExtraError
 
-Extra: TypeAlias = Literal["server", "web", "judge", "integrations", "zstd", "parquet", "pandas", "polars"]
+Extra: TypeAlias = Literal["server", "web", "judge", "integrations", "mcp", "zstd", "parquet", "pandas", "polars"]
 """The extras of the distribution: `pip install 'goldspan[server]'`."""
 
 _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
@@ -26,6 +26,7 @@ _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
     "parquet": ("writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),
     "pandas": ("a pandas data frame", frozenset({"pandas"})),
     "polars": ("a polars data frame", frozenset({"polars"})),
+    "mcp": ("the MCP server", frozenset({"mcp", "mcp_types", "anyio", "starlette"})),
 }
 """Each extra with the feature that needs it, as the error names it, and the modules that it installs."""
 

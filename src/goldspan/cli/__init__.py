@@ -8,8 +8,8 @@
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
 - ``tables``: prints evaluations and their summary, and formats runs.
 - ``agent_results``: selects the goldens of ``run``, and prints the results of an agent.
-- ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``demo``: one
-  command each.
+- ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``mcp_command``,
+  ``demo``: one command each.
 - ``goldens_command``, ``goldens_suggest``, ``goldens_import``, ``goldens_diff``: the commands of ``goldspan goldens``.
 - ``live_feed``: prints and selects the evaluations of a running gateway for ``watch``.
 - ``api_client``: reads the API of a running gateway for ``watch``.

@@ -57,6 +57,11 @@ COMMANDS = {
         "golden.",
         "view",
     ),
+    "mcp": Outline(
+        "Give a coding assistant read-only access to stored runs and goldens, over the Model Context Protocol.",
+        "mcp_command",
+        function="mcp",
+    ),
     "report": Outline(
         "Write a report on stored runs, or on traces, as one HTML file for CI artifacts and mail.", "report"
     ),

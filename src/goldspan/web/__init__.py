@@ -5,6 +5,6 @@
 - ``run_list``, ``run_details``, ``golden_status``, ``unmatched_requests``: the data of each view.
 - ``run_report``: the data of a report, and the report as Markdown; ``html_report`` renders it as HTML.
 - ``assistant_tools``: the tools of coding assistants; ``assistant_arguments`` parses their arguments, and
-  ``assistant_results`` turns the data of the views into bounded JSON.
+  ``assistant_results`` turns the data of the views into bounded JSON. ``mcp_server`` serves the tools.
 - ``page_templates``: the templates and assets; ``display_text`` formats texts, times and numbers.
 """

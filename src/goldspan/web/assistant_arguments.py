@@ -1,4 +1,4 @@
-"""The arguments of the tools of coding assistants: their JSON Schemas, and how their values are parsed."""
+"""Defines the arguments of the assistant tools: their JSON Schemas, and how values are parsed."""
 
 from __future__ import annotations
 

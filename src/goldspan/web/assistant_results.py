@@ -9,7 +9,15 @@ from typing import Any
 
 from goldspan.extraction.capture_diagnostics import Hint
 from goldspan.model import Evaluation
-from goldspan.model.rendering import OUTCOME_SYMBOLS, RenderedRow, Symbol, render_row
+from goldspan.model.rendering import (
+    OUTCOME_SYMBOLS,
+    RenderedRow,
+    Symbol,
+    TextSpan,
+    render_markdown,
+    render_row,
+    table_blocks,
+)
 from goldspan.web.display_text import escape_invisible, instant, truncate_value
 from goldspan.web.golden_status import GoldenRow, GoldenStatus, GoldenTable
 from goldspan.web.run_details import RunDetails
@@ -205,11 +213,13 @@ def run_with_comparison(details: RunDetails) -> Json:
 def evaluation_result(evaluation: Evaluation) -> Json:
     """Return an evaluation of pasted calls, with its comparison as rows and as Markdown."""
     rows = [render_row(row, values=True) for row in evaluation.comparison.rows[:_MAX_ROWS]]
+    omitted = len(evaluation.comparison.rows) - len(rows)
+    markdown = render_markdown([*table_blocks(rows, omitted), (TextSpan(evaluation.reason),)])
     return {
         "verdict": _VERDICTS[evaluation.passed],
         "reason": evaluation.reason,
         "golden_id": evaluation.run.golden_id,
-        **_comparison(rows, len(evaluation.comparison.rows) - len(rows)),
+        **_comparison(rows, omitted),
         "scores": [
             {
                 "metric": score.metric,
@@ -221,7 +231,7 @@ def evaluation_result(evaluation: Evaluation) -> Json:
             }
             for score in evaluation.scores[:_MAX_SCORES]
         ],
-        "markdown": truncate_value(evaluation.to_markdown(values=True), _MAX_MARKDOWN_LENGTH),
+        "markdown": truncate_value(markdown, _MAX_MARKDOWN_LENGTH),
     }
 
 

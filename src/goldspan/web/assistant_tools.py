@@ -1,4 +1,4 @@
-"""The read-only tools of coding assistants: failing goldens, runs, requests without a golden, evaluation.
+"""The read-only tools of coding assistants: goldens, runs, unmatched requests, evaluation.
 
 The module is independent of the Model Context Protocol; `mcp_server` serves the tools.
 """
