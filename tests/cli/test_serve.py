@@ -42,7 +42,7 @@ def test_help_names_every_flag_and_shows_examples(serve: Serve, monkeypatch: pyt
     assert status == 0
     flags = (
         "host http-port grpc-port data goldens forward results enrich workers token-file read-token-file insecure "
-        "tls-cert tls-key allowed-host allowed-origin grace idle late keep-arguments keep-days config print-config "
+        "tls-cert tls-key allowed-host allowed-origin mcp grace idle late keep-arguments keep-days config print-config "
         "json-schema log-format"
     )
     for flag in flags.split():
@@ -75,7 +75,7 @@ def test_every_flag_sets_its_setting(serve: Serve, tmp_path: Path) -> None:
         "--keep-days": "6",
         "--log-format": "json",
     }
-    switches = ("--enrich", "--insecure", "--keep-arguments")
+    switches = ("--enrich", "--insecure", "--keep-arguments", "--mcp")
     more = ("-g", "b.yaml", "--forward", "grpc://two:4317", "--results", "metrics")
     status, output, message = serve(
         *(word for pair in flags.items() for word in pair), *switches, *more, "--print-config"

@@ -109,6 +109,14 @@ def serve(
             rich_help_panel=_ACCESS_PANEL,
         ),
     ] = None,
+    mcp: Annotated[
+        bool,
+        typer.Option(
+            "--mcp",
+            help="Let coding assistants read runs and goldens at /mcp, with a token for reading.",
+            rich_help_panel=_ACCESS_PANEL,
+        ),
+    ] = False,
     grace: Annotated[
         float | None,
         typer.Option(
@@ -198,6 +206,7 @@ def serve(
         "tls_key": tls_key,
         "allowed_hosts": allowed_host,
         "allowed_origins": allowed_origin,
+        "mcp": mcp,
         "grace": grace,
         "idle": idle,
         "late": late,

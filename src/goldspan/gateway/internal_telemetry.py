@@ -40,6 +40,7 @@ _THIRD_PARTY_LEVELS = {
     "uvicorn.access": logging.CRITICAL,
     "uvicorn.error": logging.WARNING,
     "urllib3": logging.ERROR,
+    "mcp": logging.WARNING,  # it logs each request
     **dict.fromkeys(("httpx2", "httpcore2"), logging.WARNING),  # they log each request to the judge's model
 }
 """Minimum levels of third-party loggers. Requests are counted, not logged."""

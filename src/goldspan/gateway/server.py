@@ -7,11 +7,13 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from opentelemetry.metrics import MeterProvider
 
@@ -43,6 +45,7 @@ from goldspan.online.sampling import Sampling
 from goldspan.sinks import DropCounters, MetricSink, Sink, shutdown_all
 from goldspan.store import Retention, SqliteStore, open_store
 from goldspan.web import http_routes as page
+from goldspan.web.assistant_tools import AssistantTools
 from goldspan.web.pages import Pages
 
 
@@ -189,6 +192,10 @@ class GatewayWorker:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then close the receivers and drain."""
+        async with self._mcp_routes() as mcp_routes:
+            await self._serve(stop, mcp_routes)
+
+    async def _serve(self, stop: asyncio.Event, mcp_routes: Sequence[Any]) -> None:
         settings = self._settings
         tls = TlsConfig(settings.tls_cert, settings.tls_key) if settings.tls_cert and settings.tls_key else None
         shared = settings.workers > 1
@@ -199,6 +206,7 @@ class GatewayWorker:
                 combination=settings.judge.combination, threshold=settings.judge.threshold,
             ),
             *page.page_routes(self._site(), is_ending=stop.is_set),
+            *mcp_routes,
         ]  # fmt: skip
         app = create_application(
             self._receiver, self._authorizer, routes=routes, not_ready_reason=self._not_ready_reason
@@ -231,11 +239,25 @@ class GatewayWorker:
         self._receiver.close()
         await asyncio.get_running_loop().run_in_executor(None, self._drain, deadline)
 
+    @asynccontextmanager
+    async def _mcp_routes(self) -> AsyncIterator[Sequence[Any]]:
+        """The routes of coding assistants, if the settings enable them."""
+        if not self._settings.mcp:
+            yield ()
+            return
+        from goldspan.web import mcp_server  # deferred: the extra `mcp` is optional
+
+        async with mcp_server.mcp_routes(AssistantTools(self._store, goldens=self._goldens_in_use)) as routes:
+            yield routes
+
+    def _goldens_in_use(self) -> Goldens | None:
+        return self._pipeline.goldens if self._settings.goldens else None
+
     def _site(self) -> Pages:
         settings = self._settings
         return Pages(
             self._store,
-            goldens=lambda: self._pipeline.goldens if settings.goldens else None,
+            goldens=self._goldens_in_use,
             is_live=True,
             keeps_values="" if settings.keep_arguments else "`goldspan serve --keep-arguments` stores them.",
             can_leave=bool(settings.read_tokens),
@@ -352,8 +374,10 @@ def _remaining_seconds(deadline: float) -> float:
 def serve(settings: GatewaySettings) -> int:
     """Run the gateway until SIGTERM or SIGINT. Returns the exit status, 0 after an orderly shutdown.
 
-    Raises `GoldspanError` for settings, goldens, files or ports that cannot be used.
+    Raises `GoldspanError` for settings, goldens, files or ports that cannot be used, and for an extra that is missing.
     """
+    if settings.mcp:
+        import_module("goldspan.web.mcp_server")  # raises before any file is created if the extra is missing
     return supervise(settings, run_worker)
 
 

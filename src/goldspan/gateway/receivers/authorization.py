@@ -30,7 +30,7 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _LOGIN_PATHS = ("/enter", "/leave", "/favicon.ico")
 _ASSETS_PREFIX = "/assets/"
-_API_PREFIXES = ("/api/", "/metrics")
+_API_PREFIXES = ("/api/", "/metrics", "/mcp")
 """Paths that accept a token only, never a cookie: a browser sends a cookie with any request."""
 _INGEST_PREFIXES = ("/v1/", "/opentelemetry.proto.collector.")
 _MISSING_TOKEN = ExportResponse(401, "a bearer token is required: send the header 'Authorization: Bearer TOKEN'")

@@ -212,6 +212,9 @@ class GatewaySettings(BaseSettings):
     """Additional host names that the header Host may have, without ports."""
     allowed_origins: TextList = ()
     """Origins of web pages that may call the gateway, such as https://grafana.example."""
+    mcp: bool = False
+    """Whether coding assistants can read runs and goldens at `/mcp`, with a token that may read; requires the extra
+    mcp."""
     grace: NonNegativeSeconds = 5.0
     """Seconds without a span after which a trace with a root span is scored."""
     idle: PositiveSeconds = 30.0

@@ -120,6 +120,8 @@ def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | No
     lines += [f"writes scores to {product.name} ({product.base_url})" for product in products]
     lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are stored but not evaluated'}")
     lines.append(f"store: {settings.data / 'goldspan.db'}, {_describe_retention(settings)}")
+    if settings.mcp:
+        lines.append(f"coding assistants read at {scheme}://{host}:{http_port}/mcp")
     if settings.judge.model is not None:
         lines.append(f"judge: {_describe_judge(settings.judge)}")
     if settings.workers > 1:
