@@ -40,6 +40,7 @@ def bearer_header(token: str, scheme: str = "Bearer") -> tuple[str, str]:
         (EXPORT, "ingest"),
         (RUNS, "read"),
         ("/metrics", "read"),
+        ("/mcp", "read"),
         ("/", "read"),
         ("/nowhere", "read"),
         ("/v1", "read"),
@@ -237,7 +238,7 @@ def test_browser_pages_can_be_read_with_a_session_cookie(path: str) -> None:
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 200
 
 
-@pytest.mark.parametrize("path", [RUNS, "/api/", "/metrics", TRACES, EXPORT])
+@pytest.mark.parametrize("path", [RUNS, "/api/", "/metrics", "/mcp", TRACES, EXPORT])
 def test_paths_for_programs_do_not_accept_a_session_cookie(path: str) -> None:
     assert not is_browser_page(path)
     assert status(GUARDED, path, cookie_for(GUARDED, "out-1")) == 401

@@ -51,6 +51,8 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
             "openinference-instrumentation-langchain==0.1.80",
         ],
     ),
+    # With coverage, because `goldspan mcp` and the gateway run there.
+    "mcp": (["--editable", f"{ROOT}[mcp,server]"], ["mcp==2.3.0", "coverage[toml]>=7.10"]),
 }
 """The arguments of each call of pip, in order. The last call also installs goldspan."""
 PRODUCTS: dict[str, list[str]] = {

@@ -32,6 +32,8 @@ class Gateway:
     http_port: int = field(default_factory=lambda: free_port())
     grpc_port: int = 0
     """0 disables gRPC."""
+    python: str = sys.executable
+    """The interpreter that runs it."""
 
     @property
     def data(self) -> Path:
@@ -54,7 +56,7 @@ class Gateway:
     def start(self, answers: str = "/readyz") -> None:
         """Start it, and wait until the path `answers` returns status 200."""
         command = [
-            *(sys.executable, "-m", "goldspan", "serve", "--data", str(self.data)),
+            *(self.python, "-m", "goldspan", "serve", "--data", str(self.data)),
             *("--http-port", str(self.http_port), "--grpc-port", str(self.grpc_port), *self.options),
         ]
         with (self.folder / "log").open("ab") as log:
@@ -112,10 +114,14 @@ _directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @contextmanager
 def serving(
-    folder: Path, *options: str, grpc: bool = False, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *options: str,
+    grpc: bool = False,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator[Gateway]:
     """Yield a gateway that is ready. At the end of the block it is terminated, and must end without an error."""
-    gateway = Gateway(folder, options, environment or {}, grpc_port=free_port() if grpc else 0)
+    gateway = Gateway(folder, options, environment or {}, grpc_port=free_port() if grpc else 0, python=python)
     try:
         gateway.start()
         yield gateway
