@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, GoldspanError, Run, ToolCall, evaluate, load_goldens
 from goldspan.errors import StoreError
 from goldspan.store import SqliteStore, open_store
-from goldspan.web.assistant_arguments import MAX_CALLS, MAX_LIST_LENGTH, MAX_PAGE_SIZE
+from goldspan.web.assistant_arguments import MAX_CALLS, MAX_LIST_LENGTH, MAX_PAGE_SIZE, RUN_FILTERS
 from goldspan.web.assistant_results import MAX_RESULT_CHARACTERS, NOTICE, result_json, tool_result
 from goldspan.web.assistant_tools import DEFAULT_PAGE_SIZE, INSTRUCTIONS, AssistantTools
 from goldspan.web.display_text import escape_invisible
@@ -115,6 +116,19 @@ def test_a_result_is_strict_json_whose_text_closes_no_tag() -> None:
     assert result["recorded_data"]["score"] is None
     assert "<" not in text
     assert "ü" in text
+
+
+def test_the_page_on_assistants_names_every_tool_and_every_argument(tools: AssistantTools) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, re.MULTILINE))
+    assert tuple(rows) == NAMES
+    filters = {argument.name for argument in RUN_FILTERS}
+    for tool in tools.tools.values():
+        named = set(re.findall(r"`(\w+)`", rows[tool.name]))
+        expected = {argument.name for argument in tool.arguments}
+        assert named == (expected - filters if tool.name == "list_runs" else expected)
+    assert f"at most {MAX_PAGE_SIZE};" in page
+    assert f"{MAX_RESULT_CHARACTERS:,} characters" in page
 
 
 # --- goldens ----------------------------------------------------------------------------------------------------------
