@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -294,6 +296,24 @@ def test_a_command_that_cannot_start_writes_only_to_standard_error(
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@needs_sdk
+@pytest.mark.e2e
+def test_an_unforeseen_error_is_reported_without_details_and_the_session_continues(tmp_path: Path) -> None:
+    path, _ = store_in(tmp_path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE evaluations SET document = '{}' WHERE key = (SELECT min(key) FROM evaluations)")
+    failed, listed = drive(
+        "auto",
+        ["call", "get_run", {"run_id": run_id(1)}],
+        ["call", "list_goldens", {}],
+        command=command(path),
+        env={**os.environ, "GOLDSPAN_STRICT": "0"},
+    )["results"]
+    assert failed["is_error"] is True
+    assert failed["texts"] == ["The tool failed; the log of the server has the reason."]
+    assert listed["is_error"] is False
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
