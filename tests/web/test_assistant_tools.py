@@ -541,6 +541,8 @@ def test_an_escaped_id_from_a_result_names_the_run_and_the_golden(hostile: Assis
     assert escaped == escape_invisible(HOSTILE.replace("\ud800", "\ufffd"))  # the store replaces unpaired surrogates
     assert ask(hostile, "get_run", run_id=escaped)["run_id"] == escaped
     golden_id = ask(hostile, "list_goldens", state="all")["goldens"][0]["golden_id"]
+    called = [{"name": HOSTILE, "arguments": {HOSTILE: 1}}]
+    assert ask(hostile, "evaluate", called=called, golden_id=golden_id)["verdict"] == "pass"
     assert ask(hostile, "get_golden", golden_id=golden_id)["golden_id"] == golden_id
     agent = ask(hostile, "get_run", run_id="plain")["agent"]
     assert len(ask(hostile, "list_runs", agent=agent)["runs"]) == 2

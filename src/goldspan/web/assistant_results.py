@@ -210,15 +210,18 @@ def run_with_comparison(details: RunDetails) -> Json:
     }
 
 
-def evaluation_result(evaluation: Evaluation) -> Json:
-    """Return an evaluation of pasted calls, with its comparison as rows and as Markdown."""
+def evaluation_result(evaluation: Evaluation, golden_id: str | None) -> Json:
+    """Return an evaluation of pasted calls, with its comparison as rows and as Markdown.
+
+    `golden_id` is `None` if the expected tools were pasted too.
+    """
     rows = [render_row(row, values=True) for row in evaluation.comparison.rows[:_MAX_ROWS]]
     omitted = len(evaluation.comparison.rows) - len(rows)
     markdown = render_markdown([*table_blocks(rows, omitted), (TextSpan(evaluation.reason),)])
     return {
         "verdict": _VERDICTS[evaluation.passed],
         "reason": evaluation.reason,
-        "golden_id": evaluation.run.golden_id,
+        "golden_id": golden_id,
         **_comparison(rows, omitted),
         "scores": [
             {

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from goldspan.cases.case_evaluation import case_evaluator, parse_case
+from goldspan.cases.case_evaluation import parse_case
 from goldspan.errors import ConfigurationError, GoldspanError, StoreError
 from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean, short_repr
 from goldspan.model import NO_VOCABULARY
+from goldspan.scoring import evaluate
 from goldspan.store import SqliteStore
 from goldspan.store.query_parameters import filter_from_query
 from goldspan.web.assistant_arguments import (
@@ -212,12 +213,13 @@ class AssistantTools:
         goldens = self._goldens()
         if golden_id is not None and (goldens is None or golden_id not in goldens):
             raise self._unknown_golden(golden_id, goldens)
-        row = {"tools_called": called, "expected_tools": expected, "golden_id": golden_id, "input": request}
+        row = {"tools_called": called, "expected_tools": expected, "input": request}
         vocabulary = NO_VOCABULARY if goldens is None else goldens.vocabulary
         case = parse_case(row, 1, location="evaluate", vocabulary=vocabulary)
         if max(len(case.run.tool_calls), len(case.golden.expected_calls) if case.golden else 0) > MAX_CALLS:
             raise ConfigurationError(f"evaluate accepts at most {MAX_CALLS} calls and {MAX_CALLS} expected tools.")
-        return tool_result(evaluation_result(case_evaluator(goldens, **rules)(case)))
+        golden = case.golden if golden_id is None or goldens is None else goldens[golden_id]
+        return tool_result(evaluation_result(evaluate(case.run, golden, **rules), golden_id))
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
