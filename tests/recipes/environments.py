@@ -13,6 +13,7 @@ import sys
 import time
 import venv
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +164,7 @@ def _call(name: str, command: list[str], more: Mapping[str, str] | None = None) 
     environment = {**os.environ, **(more or {})}
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
     if done.returncode:
-        sys.exit(f"{name}: {' '.join(command)} failed\n{done.stderr}")
+        raise SystemExit(f"{name}: {' '.join(command)} failed\n{done.stderr}")
 
 
 def _receipt(name: str) -> Path:
@@ -180,17 +181,21 @@ def _wanted(name: str) -> str:
 
 
 def main() -> None:
-    """Build the environments that are missing or outdated."""
-    for name in sys.argv[1:] or [*REQUIREMENTS, *PRODUCTS, "node"]:
-        if is_up_to_date(name):
-            continue
-        if name == "node" and shutil.which("npm") is None:
-            print("node: npm is not installed, so the tests with exporters of Node.js will be skipped")
-            continue
-        before = time.monotonic()
-        build(name)
-        size = sum(path.stat().st_size for path in (FOLDER / name).rglob("*") if path.is_file()) >> 20
-        print(f"{name}: {time.monotonic() - before:.0f} s, {size} MB in {FOLDER.name}/{name}", flush=True)
+    """Build the environments that are missing or outdated, as many at once as there are processors."""
+    names = [name for name in sys.argv[1:] or [*REQUIREMENTS, *PRODUCTS, "node"] if not is_up_to_date(name)]
+    if "node" in names and shutil.which("npm") is None:
+        names.remove("node")
+        print("node: npm is not installed, so the tests with exporters of Node.js will be skipped")
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as executor:
+        for text in executor.map(_build_and_describe, names):
+            print(text, flush=True)
+
+
+def _build_and_describe(name: str) -> str:
+    before = time.monotonic()
+    build(name)
+    size = sum(path.stat().st_size for path in (FOLDER / name).rglob("*") if path.is_file()) >> 20
+    return f"{name}: {time.monotonic() - before:.0f} s, {size} MB in {FOLDER.name}/{name}"
 
 
 if __name__ == "__main__":

@@ -20,20 +20,36 @@ class ProductEntry(NamedTuple):
     """Where the class of a product is, and what configures it."""
 
     module: str
+    """The module in `goldspan.integrations`."""
     class_name: str
     variables: tuple[str, ...]
     """The product's own variables, which `from_environment` reads: the address, then the tokens."""
 
 
 CATALOG: Mapping[str, ProductEntry] = {
-    "phoenix": ProductEntry(
-        "goldspan.integrations.phoenix", "Phoenix", ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY")
-    ),
+    "phoenix": ProductEntry("phoenix", "Phoenix", ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY")),
     "mlflow": ProductEntry(
-        "goldspan.integrations.mlflow",
+        "mlflow",
         "MLflow",
         ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"),
     ),
+    "langfuse": ProductEntry(
+        "langfuse",
+        "Langfuse",
+        ("LANGFUSE_BASE_URL", "LANGFUSE_HOST", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"),
+    ),
+    "langsmith": ProductEntry(
+        "langsmith",
+        "LangSmith",
+        ("LANGSMITH_ENDPOINT", "LANGSMITH_API_KEY", "LANGSMITH_PROJECT", "LANGSMITH_WORKSPACE_ID"),
+    ),
+    "datadog": ProductEntry(
+        "datadog", "Datadog", ("DD_SITE", "DD_API_KEY", "DD_LLMOBS_ML_APP", "DD_SERVICE", "OTEL_SERVICE_NAME")
+    ),
+    "braintrust": ProductEntry(
+        "braintrust", "Braintrust", ("BRAINTRUST_API_URL", "BRAINTRUST_API_KEY", "BRAINTRUST_PARENT")
+    ),
+    "opik": ProductEntry("opik", "Opik", ("OPIK_URL_OVERRIDE", "OPIK_API_KEY", "OPIK_WORKSPACE", "OPIK_PROJECT_NAME")),
 }
 """The products by their names in settings."""
 
@@ -49,7 +65,7 @@ def create_product(name: str, environment: Mapping[str, str] = os.environ) -> Pr
         raise ConfigurationError(_unknown_product_error(kind))
     if colon and not base_url:
         raise ConfigurationError(f"the product {name!r} lacks an address; write {kind} or {kind}:https://host")
-    product_class: type[Product] = getattr(import_module(entry.module), entry.class_name)
+    product_class: type[Product] = getattr(import_module(f"goldspan.integrations.{entry.module}"), entry.class_name)
     return product_class.from_environment(base_url or None, environment)
 
 

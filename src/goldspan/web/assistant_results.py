@@ -9,15 +9,8 @@ from typing import Any
 
 from goldspan.extraction.capture_diagnostics import Hint
 from goldspan.model import Evaluation
-from goldspan.model.rendering import (
-    OUTCOME_SYMBOLS,
-    RenderedRow,
-    Symbol,
-    TextSpan,
-    render_markdown,
-    render_row,
-    table_blocks,
-)
+from goldspan.model.markup import TextSpan, render_markdown
+from goldspan.model.rendering import OUTCOME_SYMBOLS, RenderedRow, Symbol, render_row, table_blocks
 from goldspan.web.display_text import escape_invisible, instant, truncate_value
 from goldspan.web.golden_status import GoldenRow, GoldenStatus, GoldenTable
 from goldspan.web.run_details import RunDetails
