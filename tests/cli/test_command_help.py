@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from inspect import getdoc
+from itertools import pairwise
 from typing import get_args
 
 import footprint
@@ -90,6 +91,19 @@ def test_the_help_names_every_metric_and_every_profile(
     shown = capsys.readouterr().out
     assert f"Repeatable. {', '.join(DEFAULT_METRICS)}, or an installed one." in shown
     assert f"as another tool does: {', '.join(PEERS)}." in shown
+
+
+def test_paragraphs_fill_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["goldspan", "goldens", "suggest", "--help"])
+    assert run() == 0
+    paragraph = capsys.readouterr().out.partition(" Requests that ask")[2].partition(" pass it.")[0]
+    lines = [line.strip() for line in paragraph.splitlines()]
+    assert len(lines) == 3
+    for line, below in pairwise(lines[1:]):
+        assert len(line) + len(below.split()[0]) >= 75
 
 
 def test_the_options_have_the_same_choices_as_the_store() -> None:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import getdoc
 from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple, TextIO
 
@@ -160,13 +161,20 @@ def _importer(name: str, outline: Outline) -> Callable[[], Any]:
 
     def import_command() -> Any:
         module = import_module(f"goldspan.cli.{outline.module}")
+        function = getattr(module, outline.function or name)
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        single.command(name, cls=Command, epilog=getattr(module, outline.examples))(
-            getattr(module, outline.function or name)
+        single.command(name, cls=Command, help=_paragraphs(function), epilog=getattr(module, outline.examples))(
+            function
         )
         return typer.main.get_command(single)
 
     return import_command
+
+
+def _paragraphs(function: Callable[..., Any]) -> str:
+    """Return the docstring with each paragraph on one line: typer would keep the line breaks of all but the first."""
+    paragraphs = (getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.splitlines()) for paragraph in paragraphs)
 
 
 app = _group(COMMANDS, name="goldspan")
