@@ -27,14 +27,11 @@ def a_run(run_id: str = "run-1", **changes: Any) -> ScoredRun:
     """Return a run that failed, with a score above its threshold, one without a threshold, and an unknown one."""
     run = ScoredRun(
         run_id=run_id,
-        unit="request",
         trace_id=TRACE_ID,
         span_id=SPAN_ID,
-        session_id=None,
         start_ns=1_760_000_000_123_456_789,
         end_ns=1_760_000_001_000_000_000,
         revision=1,
-        golden_id="trip",
         expected_tools=("search", "book_hotel"),
         scores=(
             a_score(run_id, VERDICT_NAME, 0.0, "fail", "missing call: book_hotel"),
@@ -70,14 +67,11 @@ def scored_runs(draw: st.DrawFn) -> ScoredRun:
     span_id = draw(st.none() | st.text(_hex, min_size=16, max_size=16).filter(lambda text: text.strip("0")))
     return ScoredRun(
         run_id=run_id,
-        unit=draw(st.sampled_from(("request", "component"))),
         trace_id=draw(st.text(_hex, min_size=32, max_size=32).filter(lambda text: text.strip("0"))),
         span_id=span_id,
-        session_id=draw(st.none() | st.just("session ß")),
         start_ns=draw(st.none() | st.integers(0, 2**63 - 1) | st.just(2**64 - 1)),
         end_ns=draw(st.none() | st.integers(0, 2**63 - 1)),
         revision=revision,
-        golden_id=golden_id,
         expected_tools=None if golden_id is None else ("search",),
         scores=(draw(_verdicts(run_id)), *(draw(_scores(run_id, metric)) for metric in metrics)),
         metadata={"goldspan.run.id": run_id, "goldspan.unit": "request", "goldspan.revision": revision},

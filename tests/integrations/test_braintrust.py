@@ -13,7 +13,7 @@ from goldspan.integrations.braintrust import Braintrust
 from goldspan.integrations.product import ProductReply, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import assert_errors_are_classified, run_lists, schema_of
-from integrations.recording_server import Answer, Recorded, delivery_to, recording_server
+from integrations.recording_server import Answer, Request, delivery_to, recording_server
 from integrations.scored_run_strategies import SPAN_ID, TRACE_ID, a_run, a_score
 
 SCHEMA = schema_of("braintrust")
@@ -196,7 +196,7 @@ def test_of_several_runs_those_with_a_row_are_written() -> None:
     known, unknown = [a_run(f"run-{number}", trace_id=f"{number:032x}") for number in (1, 2)]
     backend = Backend(row_of(known.trace_id, SPAN_ID))
 
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         return Answer(200, backend.answer(request.path, request.body))
 
     with recording_server(answer) as (url, _), delivery_to(braintrust(url)) as delivery:

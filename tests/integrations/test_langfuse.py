@@ -11,7 +11,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.integrations.langfuse import Langfuse
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import assert_errors_are_classified, run_lists, schema_of, sent_requests
-from integrations.recording_server import Answer, Recorded, delivery_to, recording_server
+from integrations.recording_server import Answer, Request, delivery_to, recording_server
 from integrations.scored_run_strategies import SPAN_ID, TRACE_ID, a_run, a_score
 
 SCHEMA = schema_of("langfuse")
@@ -90,7 +90,7 @@ def test_the_keys_are_sent_as_basic_authentication() -> None:
 
 
 def test_of_a_list_that_is_accepted_in_part_only_the_run_at_fault_is_refused() -> None:
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         bad = [score for score in request.body if score["metadata"]["goldspan.run.id"] == "run-3"]
         if not bad:
             return Answer(202, {"message": "Accepted"})
@@ -119,7 +119,7 @@ def test_a_refusal_names_its_reason_shortly(body: dict[str, Any], reason: str) -
 
 
 def test_an_earlier_version_receives_its_scores_one_by_one() -> None:
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         if isinstance(request.body, list):
             return Answer(400, {"message": "Invalid request data", "error": [{"message": "expected object"}]})
         SCHEMA.validate([request.body])
@@ -137,7 +137,7 @@ def test_an_earlier_version_receives_its_scores_one_by_one() -> None:
 
 
 def test_a_run_that_is_refused_in_both_forms_is_refused_with_the_second_reason() -> None:
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         return Answer(400, {"message": "no list" if isinstance(request.body, list) else "no score"})
 
     with recording_server(answer) as (url, requests), delivery_to(langfuse(url)) as delivery:

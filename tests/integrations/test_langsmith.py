@@ -12,7 +12,7 @@ from goldspan.integrations.langsmith import LangSmith
 from goldspan.integrations.product import ProductReply, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import assert_errors_are_classified, run_lists, schema_of
-from integrations.recording_server import Answer, Recorded, delivery_to, recording_server
+from integrations.recording_server import Answer, Request, delivery_to, recording_server
 from integrations.scored_run_strategies import a_run, a_score
 
 SCHEMA = schema_of("langsmith")
@@ -129,7 +129,7 @@ def test_a_project_that_does_not_exist_yet_is_searched_later(body: Any) -> None:
         result = delivery.deliver([a_run()])
     assert result.not_found == [a_run()]
     assert [(request.method, request.path) for request in requests] == [SEARCH]
-    assert requests[0].query == {"name": ["travel"], "limit": ["1"], "include_stats": ["false"]}
+    assert requests[0].query == {"name": "travel", "limit": "1", "include_stats": "false"}
     assert requests[0].headers["x-api-key"] == "langsmith-key"
 
 
@@ -137,7 +137,7 @@ def test_a_project_that_does_not_exist_yet_is_searched_later(body: Any) -> None:
 def test_a_span_that_has_not_arrived_is_repeated_later(has_spans: bool) -> None:
     backend = Backend()
 
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         if request.method == "POST" and request.body["run_id"].endswith("0000000000ab"):
             return Answer(404, {"detail": "Run not found"})
         return backend.answer(request.method, request.path, request.body)
@@ -156,7 +156,7 @@ def test_an_id_that_exists_is_updated(status: int) -> None:
     backend = Backend()
     langsmith().write([a_run()], backend.send)
 
-    def answer(request: Recorded) -> Answer:
+    def answer(request: Request) -> Answer:
         if request.method == "POST":
             return Answer(status, {"detail": "feedback exists"})
         return backend.answer(request.method, request.path, request.body)

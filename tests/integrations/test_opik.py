@@ -17,7 +17,7 @@ from goldspan.integrations.opik import Opik
 from goldspan.integrations.product import ProductReply, ProductRequest
 from goldspan.integrations.scored_runs import ScoredRun
 from integrations.product_checks import assert_errors_are_classified, run_lists, schema_of
-from integrations.recording_server import Answer, Recorded, delivery_to, recording_server
+from integrations.recording_server import Answer, Request, delivery_to, recording_server
 from integrations.scored_run_strategies import SPAN_ID, TRACE_ID, a_run, a_score
 
 SCHEMA = schema_of("opik")
@@ -205,9 +205,8 @@ def test_of_several_runs_those_with_a_known_trace_are_written() -> None:
     known, unknown = [a_run(f"run-{number}", trace_id=f"{number:032x}") for number in (1, 2)]
     backend = Backend(known.trace_id)
 
-    def answer(request: Recorded) -> Answer:
-        query = {name: values[0] for name, values in request.query.items()}
-        return backend.answer(request.method, request.path, query, request.body)
+    def answer(request: Request) -> Answer:
+        return backend.answer(request.method, request.path, request.query, request.body)
 
     with recording_server(answer) as (url, requests), delivery_to(opik(url)) as delivery:
         result = delivery.deliver([known, unknown])

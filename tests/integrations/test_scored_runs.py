@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from goldspan import Goldens, Run, ToolCall, evaluate
-from goldspan.integrations.scored_runs import latest_revisions, scored_run, scored_run_from_store
-from goldspan.store import open_store
+from goldspan.integrations.scored_runs import latest_revisions, scored_run
 from support.evaluation_builders import evaluation
 
 
@@ -45,7 +44,7 @@ def test_a_score_that_is_not_finite_was_not_evaluated(value):
 def test_a_score_with_an_error_has_only_its_type():
     one = evaluation(1)
     failed = replace(one.scores[0], value=None, reason=None, error="KeyError: 'the secret of a customer'")
-    score = by_name(replace(one, scores=(failed,), match=None))[f"goldspan.{failed.metric}"]
+    score = by_name(replace(one, scores=(failed,)))[f"goldspan.{failed.metric}"]
     assert score.comment == "KeyError"
 
 
@@ -75,14 +74,6 @@ def test_the_key_of_a_score_depends_only_on_run_and_name():
 
 def test_a_run_without_a_trace_cannot_be_shown():
     assert scored_run(evaluate(Run("case"), ["search"])) is None
-
-
-def test_a_stored_run_is_sent_as_when_it_was_evaluated(tmp_path):
-    one = evaluation(1, "search", "delete")
-    with open_store(tmp_path / "runs.db") as store:
-        store.submit(one)
-        stored = store.run(one.run.run_id)
-    assert scored_run_from_store(stored) == scored_run(one)
 
 
 def test_the_latest_revision_of_each_run_is_sent():

@@ -51,7 +51,7 @@ class ProductServer(Model):
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         handler: Any = super()._handler()
-        handler.do_PATCH = handler.do_DELETE = handler.do_POST
+        handler.do_PUT = handler.do_PATCH = handler.do_DELETE = handler.do_POST
         return handler
 
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from goldspan import semconv
-from goldspan.model import Evaluation
-from goldspan.sinks.otel_sinks import error_type
-from goldspan.sinks.serialization import evaluation_document
-from goldspan.store.store_protocol import StoredRun
+from goldspan.model import Evaluation, Score
+from goldspan.sinks.otel_sinks import error_type, score_explanation
 
 NAME_PREFIX = "goldspan."
 """The prefix of all names that goldspan gives to scores in a product."""
@@ -48,16 +46,13 @@ class ScoredRun:
     """The scores of one revision of a run, and the span that they belong to."""
 
     run_id: str
-    unit: str
     trace_id: str
     """32 hexadecimal digits, as OTLP has it."""
     span_id: str | None
     """16 hexadecimal digits. `None`: the run has no span of its own, and its scores belong to the trace."""
-    session_id: str | None
     start_ns: int | None
     end_ns: int | None
     revision: int
-    golden_id: str | None
     expected_tools: tuple[str, ...] | None
     """The names of the golden's tools; `None` without a golden."""
     scores: tuple[RunScore, ...]
@@ -72,13 +67,28 @@ def scored_run(evaluation: Evaluation) -> ScoredRun | None:
     Raises no exception for values that JSON cannot represent: a score that is not a finite number was not evaluated.
     """
     run = evaluation.run
-    times = {"session_id": run.session_id, "start_ns": run.start_ns, "end_ns": run.end_ns}
-    return _from_document(evaluation_document(evaluation) | times)
-
-
-def scored_run_from_store(run: StoredRun) -> ScoredRun | None:
-    """Return what is sent about a stored run: the same as when it was evaluated."""
-    return _from_document(run.current.document)
+    if not run.trace_ids:
+        return None
+    match, golden = evaluation.match, evaluation.golden
+    metadata = {
+        semconv.RUN_ID: run.run_id,
+        semconv.UNIT_LABEL: run.unit,
+        semconv.REVISION: evaluation.revision,
+        semconv.SCORING_VERSION: evaluation.scoring_version,
+        semconv.GOLDEN_ID: match.golden.id if match else None,
+        semconv.GOLDEN_MATCH: match.how if match else None,
+    }
+    return ScoredRun(
+        run_id=run.run_id,
+        trace_id=run.trace_ids[0],
+        span_id=run.span_id,
+        start_ns=run.start_ns,
+        end_ns=run.end_ns,
+        revision=evaluation.revision,
+        expected_tools=None if golden is None else tuple([tool.name for tool in golden.tools]),
+        scores=(_verdict(evaluation), *(_score(evaluation, score) for score in evaluation.scores)),
+        metadata={name: value for name, value in metadata.items() if value is not None},
+    )
 
 
 def latest_revisions(runs: Iterable[ScoredRun]) -> list[ScoredRun]:
@@ -91,60 +101,26 @@ def latest_revisions(runs: Iterable[ScoredRun]) -> list[ScoredRun]:
     return list(latest.values())
 
 
-def _from_document(document: Mapping[str, Any]) -> ScoredRun | None:
-    trace_ids = document["trace_ids"]
-    if not trace_ids:
-        return None
-    run_id, golden_id, match = document["run_id"], document["golden_id"], document["golden_match"]
-    expected = document["expected_tools"]
-    metadata = {
-        semconv.RUN_ID: run_id,
-        semconv.UNIT_LABEL: document["unit"],
-        semconv.REVISION: document["revision"],
-        semconv.SCORING_VERSION: document["scoring_version"],
-        semconv.GOLDEN_ID: golden_id,
-        semconv.GOLDEN_MATCH: match["how"] if match else None,
-    }
-    return ScoredRun(
-        run_id=run_id,
-        unit=document["unit"],
-        trace_id=trace_ids[0],
-        span_id=document["span_id"],
-        session_id=document["session_id"],
-        start_ns=document["start_ns"],
-        end_ns=document["end_ns"],
-        revision=document["revision"],
-        golden_id=golden_id,
-        expected_tools=None if expected is None else tuple(expected),
-        scores=(_verdict(document), *(_score(document, score) for score in document["scores"])),
-        metadata={name: value for name, value in metadata.items() if value is not None},
-    )
-
-
-def _verdict(document: Mapping[str, Any]) -> RunScore:
-    passed = document["passed"]
+def _verdict(evaluation: Evaluation) -> RunScore:
+    passed = evaluation.passed
     return RunScore(
         name=VERDICT_NAME,
         value=None if passed is None else float(passed),
         label=_LABELS[passed],
-        comment=document["reason"] or None,
-        key=_key(document["run_id"], VERDICT_NAME),
+        comment=evaluation.reason or None,
+        key=_key(evaluation.run.run_id, VERDICT_NAME),
     )
 
 
-def _score(document: Mapping[str, Any], score: Mapping[str, Any]) -> RunScore:
-    name, value, error = NAME_PREFIX + score["metric"], score["value"], score["error"]
-    if value is not None and not math.isfinite(value):
-        value = None
-    # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
-    is_explained = document["golden_id"] is not None and (value != 1 or not document["faults"])
-    comment = score["reason"] or (document["reason"] if is_explained else None)
+def _score(evaluation: Evaluation, score: Score) -> RunScore:
+    name = NAME_PREFIX + score.metric
+    value = None if score.value is None or not math.isfinite(score.value) else float(score.value)
     return RunScore(
         name=name,
-        value=None if value is None else float(value),
-        label=_LABELS[None] if value is None else score["label"],
-        comment=comment or (None if error is None else error_type(error)) or None,
-        key=_key(document["run_id"], name),
+        value=value,
+        label=_LABELS[None] if value is None else score.label,
+        comment=error_type(score.error) if score.error is not None else score_explanation(evaluation, score),
+        key=_key(evaluation.run.run_id, name),
     )
 
 

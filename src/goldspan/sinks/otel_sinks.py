@@ -116,9 +116,7 @@ def score_attributes(evaluation: Evaluation, score: Score) -> dict[str, Attribut
         attributes[semconv.EVALUATION_VALUE] = float(score.value)
     if label := score_label(score):
         attributes[semconv.EVALUATION_LABEL] = label
-    # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
-    is_explained = evaluation.golden is not None and (score.value != 1 or not evaluation.comparison.faults)
-    if explanation := score.reason or (evaluation.reason if is_explained else None):
+    if explanation := score_explanation(evaluation, score):
         attributes[semconv.EVALUATION_EXPLANATION] = explanation
     if score.error is not None:
         attributes[semconv.ERROR_TYPE] = error_type(score.error)
@@ -148,6 +146,15 @@ def _judgement_attributes(judgement: Judgement) -> dict[str, AttributeValue]:
 def error_type(error: str) -> str:
     """Returns the type of an error such as `KeyError: 'text'`; the text may contain argument values."""
     return error.partition(":")[0]
+
+
+def score_explanation(evaluation: Evaluation, score: Score) -> str | None:
+    """Returns the reason of a score, else that of the run if it explains the score; `None` without a reason."""
+    if score.reason:
+        return score.reason
+    # The reason of the run describes its faults, so it does not explain a full score of a run with faults.
+    is_explained = evaluation.golden is not None and (score.value != 1 or not evaluation.comparison.faults)
+    return (evaluation.reason or None) if is_explained else None
 
 
 def score_label(score: Score) -> str | None:
