@@ -1,4 +1,4 @@
-"""What HTTP clients share: redaction of secrets, `Retry-After`, no spans of their own requests."""
+"""What goldspan's HTTP clients share: safe texts for logs, `Retry-After`, no spans of their own."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _RedactingFilter(logging.Filter):
 
 _REDACTING_FILTER = _RedactingFilter()
 _LOGGERS = ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
-_current_redactor: ContextVar[SecretRedactor | None] = ContextVar("_hidden", default=None)
+_current_redactor: ContextVar[SecretRedactor | None] = ContextVar("_current_redactor", default=None)
 
 
 def _sort_by_length(secrets: Iterable[str | None]) -> list[str]:
@@ -69,6 +69,17 @@ def _replace_secrets(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[key]")
     return text
+
+
+_MAX_FOREIGN_LENGTH = 4000
+"""Characters of a foreign text that are looked at."""
+
+
+def to_one_line(text: str, max_length: int) -> str:
+    """Return a foreign text as one line of printable characters, shortened to `max_length`."""
+    beginning = text[:_MAX_FOREIGN_LENGTH]
+    line = " ".join("".join(character if character.isprintable() else " " for character in beginning).split())
+    return line if len(line) <= max_length else f"{line[: max_length - 1]}…"
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -109,7 +109,7 @@ def test_of_a_list_that_is_accepted_in_part_only_the_run_at_fault_is_refused() -
     [
         ({"accepted": 0, "rejected": 4}, "it gives no reason"),
         ({"accepted": 0, "rejected": 4, "errors": {"message": "x"}}, "it gives no reason"),
-        ({"accepted": 0, "rejected": 4, "errors": ["x", {}, {"message": 3}, {"message": "y" * 500}]}, "y" * 100),
+        ({"accepted": 0, "rejected": 4, "errors": ["x", {}, {"message": 3}, {"message": "y" * 500}]}, "y" * 99 + "…"),
         ({"accepted": 0, "rejected": 4, "errors": [{"message": "two\r\nlines\x1b"}, {"message": "z"}]}, "two lines; z"),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after, suppress_instrumentation
+from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after, suppress_instrumentation, to_one_line
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError, MissingExtraError
 from goldspan.integrations.product import Product, ProductReply, ProductRequest
@@ -145,9 +145,7 @@ class ProductClient:
 
     def _clean(self, text: str) -> str:
         """Return a foreign text in one line, shortened and without secrets."""
-        text = self._secrets.redact(text)
-        text = " ".join("".join(character if character.isprintable() else " " for character in text[:4000]).split())
-        return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 1]}…"
+        return to_one_line(self._secrets.redact(text), _MAX_MESSAGE_LENGTH)
 
 
 def _failure_kind(status: int) -> FailureKind:

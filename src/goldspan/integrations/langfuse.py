@@ -17,12 +17,14 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from goldspan import semconv
+from goldspan._http import to_one_line
 from goldspan.errors import ConfigurationError
 from goldspan.integrations.http_client import DeliveryError
 from goldspan.integrations.product import Product, ProductReply, ProductRequest, Send
 from goldspan.integrations.scored_runs import RunScore, ScoredRun
 
 DEFAULT_URL = "https://cloud.langfuse.com"
+_MAX_MESSAGE_LENGTH = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -120,7 +122,7 @@ def _timestamp(time_ns: int | None) -> str | None:
 def _messages(errors: Any) -> str:
     """Return the first messages of a reply, in one line."""
     messages = [
-        " ".join("".join(character if character.isprintable() else " " for character in message[:100]).split())
+        to_one_line(message, _MAX_MESSAGE_LENGTH)
         for error in (errors[:5] if isinstance(errors, list) else ())
         if isinstance(error, Mapping) and isinstance(message := error.get("message"), str)
     ]

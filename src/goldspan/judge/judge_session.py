@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from goldspan._http import suppress_instrumentation
+from goldspan._http import suppress_instrumentation, to_one_line
 from goldspan.judge.judge import AskFunction, Judge, ModelClient
 from goldspan.judge.prompts import RUBRIC_VERSION, JudgePrompt, build_evidence, relevant_tools
 from goldspan.judge.tool_selection import (
@@ -375,12 +375,9 @@ def _consume_exception(task: asyncio.Future[Any]) -> None:
 def _error_text(error: BaseException) -> str:
     """Return the text of any error in one line."""
     try:
-        text = " ".join(
-            "".join(character if character.isprintable() else " " for character in str(error)[:4000]).split()
-        )
+        return to_one_line(str(error), _MAX_ERROR_LENGTH)
     except Exception:  # noqa: BLE001 - `__str__` is foreign code
         return "the error has no text"
-    return text if len(text) <= _MAX_ERROR_LENGTH else f"{text[: _MAX_ERROR_LENGTH - 1]}…"
 
 
 def _loop_time() -> float:

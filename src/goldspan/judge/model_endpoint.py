@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from goldspan._extras import require_extra
-from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after
+from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after, to_one_line
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import join_words, short_repr
@@ -179,9 +179,7 @@ class ModelEndpoint:
 
     def _clean(self, text: str) -> str:
         """Return a foreign text in one line, truncated and without secrets."""
-        text = self._secrets.redact(text)
-        text = " ".join("".join(character if character.isprintable() else " " for character in text[:4000]).split())
-        return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[: _MAX_MESSAGE_LENGTH - 1]}…"
+        return to_one_line(self._secrets.redact(text), _MAX_MESSAGE_LENGTH)
 
     def _parse_reply(self, body: bytes) -> ModelReply:
         try:

@@ -23,6 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, LocationParseError, ReadTimeoutError
 
 from goldspan._extras import require_extra
+from goldspan._http import to_one_line
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Backend, create_tls_context
@@ -290,11 +291,7 @@ def clamp_wait_seconds(seconds: float) -> float:
 
 def to_log_line(text: str) -> str:
     """Return text from a response as one printable line, shortened for the log."""
-    printable = "".join(
-        character if character.isprintable() else " " for character in text[: 4 * MAX_MESSAGE_CHARACTERS]
-    )
-    line = " ".join(printable.split())
-    return line if len(line) <= MAX_MESSAGE_CHARACTERS else f"{line[:MAX_MESSAGE_CHARACTERS]}…"
+    return to_one_line(text, MAX_MESSAGE_CHARACTERS + len("…"))
 
 
 def _partial_success(signal: Signal, body: bytes, media: Media) -> tuple[int, str]:
