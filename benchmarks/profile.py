@@ -28,7 +28,7 @@ _PACKAGE = "goldspan."
 STAGES: dict[str, tuple[str, ...]] = {
     "decode the request": ("goldspan.otlp",),
     "classify spans": ("goldspan.conventions",),
-    "build trees": ("goldspan.extraction.span_tree",),
+    "build trees": ("goldspan.extraction.span_tree", "goldspan.extraction.span_node"),
     "find requests": ("goldspan.extraction.segmentation", "goldspan.extraction"),
     "read and group model turns": ("goldspan.extraction.model_turns", "goldspan.extraction.turn_attribution"),
     "decode messages, arguments and results": ("goldspan.content",),

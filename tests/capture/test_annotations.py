@@ -24,7 +24,7 @@ import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import _guard
 from goldspan.capture.annotations import encode_expected_tools, encode_tool_definitions, expected_attributes
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 from goldspan.goldens.schema.golden_parser import parse_expected_tools
 from goldspan.model import AnyOf, ExpectedTool, Parallel, Times, ToolDefinition
 from goldspan.model.value_matchers import (

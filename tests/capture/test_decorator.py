@@ -23,7 +23,7 @@ import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import semconv
 from goldspan.capture import environment
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 from goldspan.scoring.metrics import registry
 
 HOTELS = [{"name": "Ritz", "price": 900}]

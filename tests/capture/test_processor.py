@@ -25,7 +25,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, StatusCode,
 import goldspan
 from capture.telemetry import Exported, Install
 from goldspan import Evaluation, ExpectedTool, Golden, Goldens, Limits, _guard
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 from goldspan.online import AssemblyCounts
 from support.forked_children import fork, forking
 

@@ -14,7 +14,7 @@ from opentelemetry.trace import Span
 
 import goldspan
 from goldspan import Evaluation, Limits, semconv
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 
 
 class Application:

@@ -28,8 +28,8 @@ from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
 from goldspan.model import SpanRecord
 from goldspan.online import CompletedSpans, Pipeline, RevisedSpans, check_units
 from goldspan.online.assembled_spans import AssembledSpans, RunRevisions
-from goldspan.online.pipeline import SessionRequests
 from goldspan.online.sampling import Sampling, SamplingRule
+from goldspan.online.session_requests import SessionRequests
 from goldspan.sinks import BackgroundSink
 from support.span_builders import agent, in_trace, inside, model, says, span, tool, trace_id
 

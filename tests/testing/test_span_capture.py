@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import goldspan
 from goldspan import ExpectedTool, Golden, Goldens, Run, evaluate, extract
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 from goldspan.testing.span_capture import CaseSpans, SpanCapture, call_in_case, span_capture
 
 

@@ -7,6 +7,7 @@ Modules in reading order:
 - ``span_attributes``: the attributes of that span; arguments and results as JSON text of limited length.
 - ``annotations``: `goldspan.update_current_span` and `goldspan.expect`.
 - ``threads``: propagates the OpenTelemetry context into threads and thread pools.
+- ``sdk_spans``: converts spans of the SDK to records, and copies them with results.
 - ``processor``: `ScoringProcessor`, the span processor that scores runs.
 - ``processor_options``: validates the processor's arguments, and builds its pipeline and downstream processor.
 - ``setup``: `goldspan.instrument()` configures providers, sinks and the processor.

@@ -6,27 +6,25 @@ import atexit
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from opentelemetry import baggage
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.trace import Span as ApiSpan
-from opentelemetry.trace import StatusCode
 from opentelemetry.util.types import AttributeValue
 
-from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan.capture import annotations as span_annotations
 from goldspan.capture import call_spans, processor_options
 from goldspan.capture.processor_options import GoldensLike, check_option_types
+from goldspan.capture.sdk_spans import copy_with_attributes, is_evaluation_span, to_span_record
 from goldspan.capture.threads import carry_context_for, stop_carrying_context_for
 from goldspan.goldens import Goldens
-from goldspan.model import RunUnit, SpanEvent, SpanRecord, SpanStatus, UnknownPolicy
+from goldspan.model import RunUnit, SpanRecord, UnknownPolicy
 from goldspan.online import BackgroundWorker, Limits, Scorer
 from goldspan.online.sampling import ExportSampling, Sampling
 from goldspan.scoring.metrics import MetricLike
@@ -36,63 +34,6 @@ from goldspan.sinks.fork_safety import renew_after_fork
 if TYPE_CHECKING:
     from goldspan.judge.judge import Judge
     from goldspan.sinks import Redact, Sink
-
-_STATUS_BY_CODE: dict[StatusCode, SpanStatus] = {
-    StatusCode.UNSET: "unset",
-    StatusCode.OK: "ok",
-    StatusCode.ERROR: "error",
-}
-
-
-def to_span_record(span: ReadableSpan, end_ns: int | None = None) -> SpanRecord:
-    """Returns the record of an ended span, or of a live span in its current state with `end_ns` as its end time.
-
-    The span limits of the SDK bound the size of a record. The attributes are copied once and not deeply, because the
-    SDK stores immutable values.
-    """
-    context, parent, status = span.context, span.parent, span.status
-    scope, events = span.instrumentation_scope, span.events
-    return SpanRecord(
-        trace_id=f"{context.trace_id:032x}",
-        span_id=f"{context.span_id:016x}",
-        parent_id=f"{parent.span_id:016x}" if parent is not None else None,
-        name=span.name,
-        attributes=_copy_attributes(span.attributes),
-        start_ns=span.start_time,
-        end_ns=span.end_time if end_ns is None else end_ns,
-        status=_STATUS_BY_CODE[status.status_code],
-        status_message=status.description or "",
-        events=tuple(map(_to_span_event, events)) if events else (),
-        kind=span.kind.value + 1,
-        scope=scope.name if scope is not None else "",
-        resource=_resource_attributes(span.resource),
-        dropped_attributes=span.dropped_attributes,
-    )
-
-
-def _resource_attributes(resource: Resource) -> Mapping[str, Any]:
-    """Returns the attributes as a dictionary: conventions read them for each span, and the SDK's mapping is slow."""
-    global _last_resource
-    latest = _last_resource
-    if latest is None or latest[0] is not resource:  # a process has one resource, or few
-        latest = _last_resource = (resource, _copy_attributes(resource.attributes))
-    return latest[1]
-
-
-_last_resource: tuple[Resource, Mapping[str, Any]] | None = None
-
-
-def _to_span_event(event: Event) -> SpanEvent:
-    return SpanEvent(event.name, _copy_attributes(event.attributes), event.timestamp)
-
-
-def _copy_attributes(attributes: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    # The SDK's mapping has a `copy` that is seven times as fast as going through it key by key.
-    if attributes is None:
-        return {}
-    copy = getattr(attributes, "copy", None)
-    return copy() if copy is not None else dict(attributes)
-
 
 _STARTING = suppress_errors("register a span")
 _SCORING = suppress_errors("score a run")
@@ -369,7 +310,7 @@ class ScoringProcessor(SpanProcessor):
 
     def _record_start(self, span: ReadableSpan) -> None:
         context, parent = span.context, span.parent
-        if self._stopped or _is_evaluation_span(span):
+        if self._stopped or is_evaluation_span(span):
             return
         if parent is None:
             self._scorer.start_span(context.trace_id, context.span_id, None, span)
@@ -383,7 +324,7 @@ class ScoringProcessor(SpanProcessor):
                 results = self._score_unless_scored(span)
         finally:
             if self._downstream is not None:
-                self._downstream.on_end(_copy_with_attributes(span, results) if results else span)
+                self._downstream.on_end(copy_with_attributes(span, results) if results else span)
 
     def _score_unless_scored(self, span: ReadableSpan) -> ResultAttributes:
         if self._stopped:
@@ -392,7 +333,7 @@ class ScoringProcessor(SpanProcessor):
             self._scored_before_end.discard(span.context.span_id)
             return {}
         record = to_span_record(span)
-        return {} if _is_evaluation_span(span, record.attributes) else self._score(span, record)
+        return {} if is_evaluation_span(span, record.attributes) else self._score(span, record)
 
     def _score(self, span: ReadableSpan, record: SpanRecord) -> ResultAttributes:
         """Scores the runs that a span completed. Returns the results of the runs whose span it is."""
@@ -411,35 +352,6 @@ class ScoringProcessor(SpanProcessor):
         """Makes sure that the worker thread checks deadlines."""
         if self._worker.is_asleep:
             self._worker.wake()
-
-
-def _is_evaluation_span(span: ReadableSpan, attributes: Mapping[str, Any] | None = None) -> bool:
-    """Returns whether a span is a `SpanSink`'s span for an evaluation; it belongs to no run.
-
-    `attributes` are a copy of its attributes, if the caller has one.
-    """
-    scope = span.instrumentation_scope
-    if scope is None or scope.name != "goldspan":
-        return False
-    return semconv.IS_EVALUATION in (_copy_attributes(span.attributes) if attributes is None else attributes)
-
-
-def _copy_with_attributes(span: ReadableSpan, attributes: Mapping[str, AttributeValue]) -> ReadableSpan:
-    """Returns a copy of an ended span with additional attributes, which the SDK's attribute limit no longer affects."""
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes={**(span.attributes or {}), **attributes},
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
 
 
 def _remaining_millis(deadline: float) -> int:

@@ -3,6 +3,7 @@
 Modules in reading order:
 
 ``logs_to_spans``: adds log events to the spans that they belong to, and makes spans of log events without one.
+``span_node``: a span in the tree of its trace.
 ``span_tree``: arranges the spans of one trace as a tree.
 ``model_turns``: reads the input and output of each model span, and groups the turns that continue each other.
 ``observed_calls``: reads a tool call from its spans.
@@ -33,7 +34,8 @@ from goldspan.extraction.segmentation import detached_tools
 from goldspan.extraction.segmentation.boundaries import RunSpans, split_components, split_requests
 from goldspan.extraction.segmentation.detached_tools import join_resumed_requests
 from goldspan.extraction.segmentation.stitching import split_by_history, stitch_traces
-from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode, build_trees, release_trees
+from goldspan.extraction.span_node import UNKNOWN_TIME, SpanNode
+from goldspan.extraction.span_tree import build_trees, release_trees
 from goldspan.model import ComponentSelector, LogRecord, Run, RunUnit, SpanRecord, TelemetryRecord
 
 __all__ = [

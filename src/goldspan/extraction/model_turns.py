@@ -16,7 +16,7 @@ from typing import Any
 from goldspan.content import literals, messages
 from goldspan.content.parts import Message, Messages, RequestedCall, ToolResult
 from goldspan.conventions.span_facts import REQUEST_ROLES
-from goldspan.extraction.span_tree import SpanNode
+from goldspan.extraction.span_node import SpanNode
 
 _MAX_CANDIDATES = 50
 """How many of the latest sequences are checked for a turn whose calls have no ids."""

@@ -17,7 +17,7 @@ from goldspan.content.parts import RequestedCall
 from goldspan.content.tools import is_same_name, server_prefix
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.model_turns import ModelTurn
-from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode
+from goldspan.extraction.span_node import UNKNOWN_TIME, SpanNode
 from goldspan.model import ABSENT, CallOutcome, SpanRecord, ToolKind
 
 _NUMBER_PARTS = re.compile(r"[0-9]{1,18}|[^0-9]+")

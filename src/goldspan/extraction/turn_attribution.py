@@ -15,7 +15,7 @@ from goldspan.content.tools import name_suffixes
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.model_turns import ModelTurn, calls_since_user
 from goldspan.extraction.observed_calls import ObservedCall, call_from_span, raw_value
-from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, SpanNode
+from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, SpanNode
 
 _FULL_NAME, _NAME_SUFFIX = True, False
 """Whether a key holds the full tool name or a suffix of it."""

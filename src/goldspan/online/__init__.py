@@ -8,6 +8,7 @@ Modules in reading order:
 - ``span_forest``: the trees of spans in flight, and the queries on them.
 - ``assembled_spans``: the results of the assembly, and the compact encoding of stored spans.
 - ``pipeline``: `Pipeline` evaluates complete runs and submits the evaluations to the sinks.
+- ``session_requests``: the latest requests of each session, which together are a conversation.
 - ``judge_revisions``: submits the verdicts of a judge as revisions.
 - ``sampling``: selects the runs that are scored and the traces that are exported.
 - ``limits``: the bounds of the spans in flight.

@@ -25,7 +25,7 @@ from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan._locks import ForkSafeLock
 from goldspan.capture.decorator import has_traced_tools
-from goldspan.capture.processor import to_span_record
+from goldspan.capture.sdk_spans import to_span_record
 from goldspan.capture.threads import carry_context_for, stop_carrying_context_for
 from goldspan.errors import ConfigurationError
 from goldspan.extraction import extract

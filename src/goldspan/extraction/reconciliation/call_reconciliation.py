@@ -26,7 +26,7 @@ from goldspan.extraction.model_turns import (
 from goldspan.extraction.observed_calls import ObservedCall, call_from_span, executed_calls, in_order
 from goldspan.extraction.reconciliation.call_registry import CallRegistry
 from goldspan.extraction.reconciliation.run_checks import Contradictions, enclosing_call, find_contradictions
-from goldspan.extraction.span_tree import SpanNode
+from goldspan.extraction.span_node import SpanNode
 from goldspan.model import ToolCall, ToolDefinition, fast_constructor
 
 _MAX_OVERLAP_DISTANCE = 256

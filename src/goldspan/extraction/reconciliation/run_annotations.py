@@ -12,7 +12,7 @@ from goldspan import semconv
 from goldspan.content.literals import plain_value
 from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES
 from goldspan.extraction.segmentation.boundaries import RunSpans
-from goldspan.extraction.span_tree import SpanNode
+from goldspan.extraction.span_node import SpanNode
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from goldspan.extraction.reconciliation import run_checks
 from goldspan.extraction.reconciliation.call_reconciliation import ReconciledCalls, reconcile
 from goldspan.extraction.reconciliation.run_annotations import read_annotations
 from goldspan.extraction.segmentation.boundaries import RunSpans
-from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
+from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
 from goldspan.model import COUNTED_TOOL_KINDS, Health, Run, SpanRecord, ToolDefinition, fast_constructor
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES, Messages,
 from goldspan.extraction.model_turns import ModelTurn
 from goldspan.extraction.observed_calls import ObservedCall
 from goldspan.extraction.segmentation.boundaries import RunSpans
-from goldspan.extraction.span_tree import UNKNOWN_TIME, SpanNode
+from goldspan.extraction.span_node import UNKNOWN_TIME, SpanNode
 from goldspan.model import ABSENT, COUNTED_TOOL_KINDS, Run, ToolCall
 
 _TOOL_FINISH_REASON = re.compile(r"(?:tool|function)[ _-]?(?:call|use)", re.IGNORECASE)

@@ -15,7 +15,7 @@ from goldspan.content.tools import name_suffixes
 from goldspan.conventions.span_facts import REQUEST_ROLES, Role, SpanFacts
 from goldspan.extraction.observed_calls import call_from_span
 from goldspan.extraction.segmentation.boundaries import RunSpans
-from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, SpanNode
+from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, SpanNode
 from goldspan.model import SpanRecord
 
 _SERVER_KIND = 2

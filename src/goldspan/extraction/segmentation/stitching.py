@@ -26,7 +26,7 @@ from goldspan.extraction.model_turns import (
 from goldspan.extraction.observed_calls import argument_fingerprint, call_from_span, raw_value
 from goldspan.extraction.segmentation.boundaries import RunSpans
 from goldspan.extraction.segmentation.detached_tools import attach_detached_tools, attach_servers
-from goldspan.extraction.span_tree import CLOCK_TOLERANCE_NS, SpanNode
+from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, SpanNode
 from goldspan.extraction.turn_attribution import RequestedCallIndex
 
 _MAX_CANDIDATES = 50
