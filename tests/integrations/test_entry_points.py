@@ -137,6 +137,30 @@ def test_the_exit_of_the_process_does_not_wait_long_for_spans_that_others_export
     assert (at_exit > 1000) == exports_itself
 
 
+def test_an_exporter_that_cannot_flush_does_not_keep_the_others_from_ending(monkeypatch):
+    monkeypatch.delenv("GOLDSPAN_STRICT", raising=False)
+    ended: list[str] = []
+
+    class Sink:
+        needs_exported_spans = True
+
+        def submit(self, evaluation: Evaluation) -> None: ...
+
+        def shutdown(self) -> None:
+            ended.append("sink")
+
+    class Then(BatchSpanProcessor):
+        def force_flush(self, timeout_millis: int = 30_000) -> bool:
+            raise OSError("the exporter is broken")
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            ended.append("exporter")
+
+    ScoringProcessor(then=Then(Exporter()), sinks=[Sink()], background=True).shutdown()
+    assert ended == ["sink", "exporter"]
+
+
 # --- the gateway ------------------------------------------------------------------------------------------------------
 
 

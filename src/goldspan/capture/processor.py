@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _STARTING = suppress_errors("register a span")
 _SCORING = suppress_errors("score a run")
+_EXPORTING = suppress_errors("export spans before their scores")
 
 _SHUTDOWN_TIMEOUT_S = 30.0
 """Seconds for which `shutdown` waits for queued spans."""
@@ -252,7 +253,8 @@ class ScoringProcessor(SpanProcessor):
         sinks, after_export = split_by_export(self._scorer.pipeline.sinks)
         shutdown_all(sinks)
         if self._downstream is not None and after_export:
-            self._downstream.force_flush(int(_SHUTDOWN_TIMEOUT_S * 1000))
+            with _EXPORTING:
+                self._downstream.force_flush(int(_SHUTDOWN_TIMEOUT_S * 1000))
         shutdown_all(after_export)
         if self._downstream is not None:
             self._downstream.shutdown()
