@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from goldspan.store.data_frames import to_pandas, to_polars
     from goldspan.testing.agent_cases import evaluate_agent, evaluate_agent_async
     from goldspan.testing.assertions import ToolsAssertionError, assert_tools
-    from goldspan.testing.results import read_results
+    from goldspan.testing.results_file import read_results
 
 # The module of each public name. Names are imported on first use, so that `import goldspan` loads neither pydantic nor
 # protobuf.
@@ -109,7 +109,7 @@ _NAMES_BY_MODULE = {
     "goldspan.store.data_frames": ("to_pandas", "to_polars"),
     "goldspan.testing.agent_cases": ("evaluate_agent", "evaluate_agent_async"),
     "goldspan.testing.assertions": ("ToolsAssertionError", "assert_tools"),
-    "goldspan.testing.results": ("read_results",),
+    "goldspan.testing.results_file": ("read_results",),
 }
 _SUBMODULES = {"judge": "goldspan.judge", "profiles": "goldspan.profiles", "sinks": "goldspan.sinks"}
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}

@@ -11,7 +11,8 @@ import pytest
 
 from goldspan import ExpectedTool
 from goldspan.scoring.evaluator import SCORING_VERSION
-from goldspan.testing.results import CaseResult, ResultsWriter
+from goldspan.testing.results import CaseResult
+from goldspan.testing.results_file import ResultsWriter
 from support.case_results import evaluated_case, golden_of, plain_case, results_of
 from support.command_line import Goldspan
 

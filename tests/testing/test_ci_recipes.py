@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from goldspan import read_results
-from goldspan.testing.results import ResultsWriter
+from goldspan.testing.results_file import ResultsWriter
 from recipes.environments import FOLDER, is_built
 from support.case_results import evaluated_case, golden_of, results_of
 

@@ -18,12 +18,11 @@ from goldspan.testing.results import (
     CaseResult,
     Outcome,
     ResultsHeader,
-    ResultsWriter,
     evaluation_documents,
     goldens_digest,
-    read_results,
     shortened_message,
 )
+from goldspan.testing.results_file import ResultsWriter, read_results
 from goldspan.testing.statistics import TrialCount
 
 HEADER = ResultsHeader(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from goldspan.testing.results import read_results
+from goldspan.testing.results_file import read_results
 from goldspan.testing.statistics import (
     TrialCount,
     bootstrap_interval,

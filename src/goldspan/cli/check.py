@@ -121,7 +121,7 @@ def check(
     from goldspan.testing.check_reports import CheckOutcome, junit_xml, markdown_summary
     from goldspan.testing.gates import check_gates, count_unknown_as_failed
     from goldspan.testing.regressions import compare_with_baseline
-    from goldspan.testing.results import read_results
+    from goldspan.testing.results_file import read_results
 
     if goldens and not rescore:
         raise ConfigurationError("--goldens needs --rescore: without it, no run is evaluated")

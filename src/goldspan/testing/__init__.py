@@ -7,7 +7,8 @@
 - ``agent_cases``: `goldspan.evaluate_agent` runs an agent on the input of each golden.
 - ``agent_calls``: loads an agent by name, and calls it with a time limit.
 - ``span_capture``: captures the spans of each case alone, and builds its run.
-- ``results``: the results of an agent on goldens, and the file in which they are saved case by case.
+- ``results``: the results of an agent on goldens.
+- ``results_file``: the file in which they are saved case by case.
 - ``result_frames``: those results as data frames of pandas and polars.
 - ``gates``: decides whether results reach the required values.
 - ``regressions``: decides whether a build is worse than its baseline.

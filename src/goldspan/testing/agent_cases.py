@@ -23,12 +23,12 @@ from goldspan.testing.results import (
     CaseError,
     CaseResult,
     ResultsHeader,
-    ResultsWriter,
     evaluation_documents,
     goldens_digest,
     outcome_of,
     shortened_message,
 )
+from goldspan.testing.results_file import ResultsWriter
 from goldspan.testing.span_capture import DEFAULT_GRACE_S, CaseSpans, span_capture
 
 if TYPE_CHECKING:

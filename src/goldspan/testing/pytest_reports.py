@@ -27,13 +27,13 @@ from goldspan.testing.results import (
     CaseError,
     CaseResult,
     ResultsHeader,
-    ResultsWriter,
     case_from_document,
     evaluation_documents,
     goldens_digest,
     outcome_of,
     shortened_message,
 )
+from goldspan.testing.results_file import ResultsWriter
 
 RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
