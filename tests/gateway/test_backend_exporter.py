@@ -80,7 +80,7 @@ class Bench:
         self,
         to: str | dict[str, Any],
         *,
-        chance: Callable[[], float] = lambda: 0.002,
+        chance: Callable[[], float] = lambda: 0.0002,
     ) -> BackendExporter:
         backend = backends.Backend.parse(to)
         self.journal.register_consumers(list(backend.consumers.values()), starts_at_end=lambda _: False)

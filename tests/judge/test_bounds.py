@@ -19,9 +19,9 @@ BUFFERS = 24 << 20
 
 def timed_out(reply, **options):
     """Seconds until the judge stops waiting for a reply."""
-    with serving([reply]) as model, judging(model, timeout=1.5, **options) as judge:
+    with serving([reply]) as model, judging(model, timeout=0.8, **options) as judge:
         started = time.monotonic()
-        assert score(judge).error == "Timeout: no answer within 1.5 s"
+        assert score(judge).error == "Timeout: no answer within 0.8 s"
         seconds = time.monotonic() - started
         assert judge.cache.spending_last_day().tokens > 1000  # the cost is not known
     assert (judge.usage.requests, judge.usage.failed) == (len(model.requests), 1)
@@ -56,19 +56,19 @@ class EndlessHeaders:
 )
 def test_a_reply_that_exceeds_the_timeout_is_abandoned(reply):
     seconds, model = timed_out(reply)
-    assert 1.4 <= seconds < 15
+    assert 0.7 <= seconds < 15
     assert model.sent_bytes < 1000
 
 
 def test_the_timeout_covers_all_attempts_and_votes_together():
-    seconds, model = timed_out(after(0.6, failure(500)), retries=100, votes=9)
+    seconds, model = timed_out(after(0.3, failure(500)), retries=100, votes=9)
     assert seconds < 15
     assert 2 <= len(model.requests) <= 4
 
 
 def test_no_further_vote_is_requested_after_the_timeout():
-    with serving([opinion(1.0), hang()]) as model, judging(model, votes=3, timeout=2) as judge:
-        assert score(judge).error == "Timeout: no answer within 2 s"
+    with serving([opinion(1.0), hang()]) as model, judging(model, votes=3, timeout=1) as judge:
+        assert score(judge).error == "Timeout: no answer within 1 s"
     assert len(model.requests) == judge.usage.requests == 2
 
 

@@ -156,7 +156,7 @@ def test_a_hanging_custom_judge_is_abandoned_after_the_timeout(mine):
     stopped.clear()
     started = time.monotonic()
     with judging(mine, timeout=0.2, concurrency=2) as judge:
-        threading.Timer(3, stopped.set).start()
+        threading.Timer(1.5, stopped.set).start()
         found = [
             each.score("tool_selection").error
             for each in judge_evaluations([evaluation(), evaluation(input="b")], judge)
