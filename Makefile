@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 STRESS ?= 1
 RUN := $(VENV)/bin/python -m
-# Each process starts with a quarter of the tests in their order, so that the set-up of most files runs once, and takes
-# tests from another when it has none left. Most tests wait more than they compute, so 4 processes are faster than one
-# per core.
-PYTEST := pytest --numprocesses 4 --dist worksteal
-PYTEST_ALL := $(PYTEST) --hypothesis-profile ci
+# Each process starts with an equal part of the tests in their order, so that the set-up of most files runs once, and
+# takes tests from another when it has none left. Each process also imports every test. The end-to-end tests wait more
+# than they compute, so they use the cores best with twice as many processes as cores, and the others with fewer.
+PYTEST := pytest --dist worksteal --numprocesses
+PYTEST_ALL := $(PYTEST) 4 --hypothesis-profile ci
 
 # Keep compiled modules whatever the environment says: the tests start hundreds of programs that import goldspan.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,7 +34,7 @@ types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
 test: $(VENV)/.dev ## run the tests in two minutes; the last lines name what was skipped and what is left for test-all
-	$(RUN) $(PYTEST) -m 'not stress and not e2e' --hypothesis-profile default
+	$(RUN) $(PYTEST) 3 -m 'not stress and not e2e' --hypothesis-profile default
 
 test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with five times as many examples
 	$(RUN) $(PYTEST_ALL)
@@ -81,6 +81,8 @@ $(VENV)/.web: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing goldspan and its tools into $(VENV) (once, and whenever pyproject.toml changes)"
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@# Compile the tests once. Otherwise each process of the first `make test` compiles all of them.
+	@$(RUN) pytest --collect-only --quiet --quiet >/dev/null || true # `make test` reports errors
 	@touch $(VENV)/.web $@
 
 $(VENV)/bin/python:
