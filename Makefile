@@ -64,8 +64,9 @@ docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and 
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
-screenshots: $(VENV)/.dev ## take the pictures of the demo in docs/images, with Chromium
+screenshots: $(VENV)/.dev ## take the pictures in docs/images, with Chromium and the products of `make recipes`
 	@$(VENV)/bin/python docs/generate_screenshots.py
+	@$(VENV)/bin/python docs/generate_product_screenshots.py
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target purpose; do \
