@@ -19,6 +19,7 @@ from goldspan.extraction import extract
 from goldspan.model import SpanRecord
 from goldspan.otlp import read_records
 from goldspan.otlp.otlp_protobuf import decode_traces
+from support.failing_product import FAILURES
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -36,6 +37,19 @@ def test_overhead_is_printed_for_every_variant_as_a_ratio_to_bare_spans() -> Non
     decorated = ("a decorated sync function", "a decorated async function")
     parts = (*decorated, "bare spans: scored", "@goldspan.trace: scored", "@goldspan.trace, scored: all threads")
     assert [part in line for part, line in zip(parts, verdicts, strict=True)] == [True] * 5
+
+
+@pytest.mark.e2e
+def test_the_cost_of_each_failure_of_a_product_is_printed_as_ratios_to_no_sink() -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "product_outage.py", "--rounds", "1"], capture_output=True, text=True, check=True
+    )
+    lines = [line.split(" us ") for line in done.stdout.splitlines() if line.count(" us ") == 3]
+    ratios = {line[0].rsplit(maxsplit=1)[0].strip(): [float(part.split()[0]) for part in line[1:]] for line in lines}
+    assert list(ratios) == ["no sink", "healthy", *FAILURES]
+    assert ratios["no sink"] == [1, 1, 1]
+    assert all(ratio > 0 for row in ratios.values() for ratio in row)
+    assert done.stdout.splitlines()[-1].startswith(("  ok  ", "  MISSED"))
 
 
 def test_goldspan_loses_no_tool_in_a_thread_which_the_benchmark_shows_without_peers() -> None:
