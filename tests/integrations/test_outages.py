@@ -25,8 +25,8 @@ REQUESTS_PER_SECOND = 100
 MAX_QUEUE = 100
 """The queue is full soon after the start of each failure."""
 PATIENCE_S = 180
-MAX_SLOWDOWN = 1.5
-"""How many times the CPU time of a request may be what it is while the product works. The benchmark is more exact."""
+MAX_SLOWDOWN = 2.0
+"""How many times as long a request may take as with a working product. `benchmarks/product_outage.py` is more exact."""
 
 Sample = dict[str, Any]
 
@@ -109,9 +109,9 @@ def running(product: FailingProduct, errors: Path) -> Iterator[Program]:
         program.close()
 
 
-def median_cpu(samples: list[Sample]) -> float:
-    found = sorted(sample["cpu"] for sample in samples if sample["cpu"] is not None)
-    return float(found[len(found) // 2])
+def request_time(samples: list[Sample], clock: str) -> float:
+    """Return what a request takes in the fastest sample, because other programs on the machine only add time."""
+    return float(min(sample[clock] for sample in samples if sample[clock] is not None))
 
 
 def is_settled(sample: Sample) -> bool:
@@ -171,7 +171,8 @@ def test_an_application_survives_every_failure_of_its_product_and_loses_no_score
         assert last["requests"] > first["requests"]
         assert last["dropped"] > first["dropped"], failure
         assert (last["refused"] > first["refused"]) == (failure == "413"), failure
-    base = median_cpu(program.of_phase("healthy"))
-    slowdowns = {failure: median_cpu(program.of_phase(failure)) / base for failure in FAILURES}
-    print(f"CPU time of a request: {base:.0f} us, ratios {slowdowns}", flush=True)
-    assert max(slowdowns.values()) <= MAX_SLOWDOWN, slowdowns
+    for clock in ("cpu", "wall"):
+        base = request_time(program.of_phase("healthy"), clock)
+        slowdowns = {failure: request_time(program.of_phase(failure), clock) / base for failure in FAILURES}
+        print(f"{clock} time of a request: {base:.0f} us, ratios {slowdowns}", flush=True)
+        assert max(slowdowns.values()) <= MAX_SLOWDOWN, (clock, slowdowns)
