@@ -25,8 +25,12 @@ REQUESTS_PER_SECOND = 100
 MAX_QUEUE = 100
 """The queue is full soon after the start of each failure."""
 PATIENCE_S = 180
-MAX_SLOWDOWN = 2.0
-"""How many times as long a request may take as with a working product. `benchmarks/product_outage.py` is more exact."""
+MAX_SLOWDOWN = 3.0
+"""How many times as long a request may take as with a working product.
+
+A request takes 0.2 to 0.4 ms, and 1.7 times as long on a busy machine. A request that waits for a reply takes longer
+than the limit. `benchmarks/product_outage.py` is more exact.
+"""
 
 Sample = dict[str, Any]
 
