@@ -79,7 +79,7 @@ def backend_of(runs: list[ScoredRun]) -> Backend:
 @given(run_lists)
 def test_every_request_is_valid_and_holds_every_known_score(runs: list[ScoredRun]) -> None:
     backend = backend_of(runs)
-    assert braintrust().write(runs, backend.send) == ()
+    assert braintrust().write(runs, backend.send) == {}
     items = [item for request in backend.sent for item in request.body.get("feedback", ())]
     expected = []
     for run in runs:

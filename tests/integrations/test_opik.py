@@ -70,7 +70,7 @@ class Backend:
 @given(run_lists)
 def test_every_request_is_valid_and_holds_every_known_score(runs: list[ScoredRun]) -> None:
     backend = Backend(*(run.trace_id for run in runs))
-    assert opik().write(runs, backend.send) == ()
+    assert opik().write(runs, backend.send) == {}
     sent = Counter(
         (score["id"], score["name"]) for request in backend.sent for score in (request.body or {}).get("scores", ())
     )

@@ -212,7 +212,7 @@ def test_a_product_can_refuse_some_runs_of_a_request_that_it_accepts():
     class Partial(ScoreTable):
         def write(self, runs, send):
             super().write(runs, send)
-            return ["the second run is too old"]
+            return {runs[1].run_id: "the second run is too old"}
 
     with delivering(lambda _: accepted(), of=Partial) as (scores, _):
         result = scores.deliver([scored(1), scored(2)])

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from goldspan import Goldens, Run, ToolCall, evaluate
-from goldspan.integrations.scored_runs import latest_revisions, scored_run
+from goldspan import Evaluation, Goldens, Run, ToolCall, evaluate
+from goldspan.integrations.scored_runs import latest_revisions, scored_run, stored_scored_run
+from goldspan.store.run_records import record_of
 from support.evaluation_builders import evaluation
+from support.random_evaluations import evaluations
 
 
 def by_name(one):
@@ -82,3 +87,19 @@ def test_the_latest_revision_of_each_run_is_sent():
         for number, revision in ((1, 2), (2, 1), (1, 1), (1, 3))
     ]
     assert [(run.trace_id[-1], run.revision) for run in latest_revisions(runs)] == [("1", 3), ("2", 1)]
+
+
+@given(evaluations(), st.booleans())
+def test_a_stored_evaluation_is_sent_as_the_evaluation_itself(one: Evaluation, keep_arguments: bool) -> None:
+    document = json.loads(record_of(one, now_ns=time.time_ns(), keep_arguments=keep_arguments).document)
+    assert stored_scored_run(document) == scored_run(one)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.5, 1.0])
+@pytest.mark.parametrize("error", [None, "KeyError: 'the secret of a customer'"])
+@pytest.mark.parametrize("keep_arguments", [False, True])
+def test_a_stored_score_is_sent_as_the_score_itself(value: float, error: str | None, keep_arguments: bool) -> None:
+    one = evaluation(1, "search", "book")
+    one = replace(one, scores=(replace(one.scores[0], value=value, reason=None, error=error),))
+    document = json.loads(record_of(one, now_ns=time.time_ns(), keep_arguments=keep_arguments).document)
+    assert stored_scored_run(document) == scored_run(one)

@@ -40,6 +40,7 @@ class Braintrust(Product):
     name = "braintrust"
     max_runs = 50
     """Braintrust limits the number of queries in a minute, so one query searches many rows."""
+    preview_note = "the id of the project and those of the rows are read first, and replace the <placeholders>"
 
     def __init__(self, base_url: str = DEFAULT_URL, *, api_key: str, parent: str = DEFAULT_PARENT) -> None:
         kind, _, value = parent.partition(":")
@@ -69,6 +70,11 @@ class Braintrust(Product):
         """The bearer token."""
         return {"authorization": f"Bearer {self._api_key}"}
 
+    @property
+    def destination(self) -> str:
+        """The address and the project."""
+        return f"{self.base_url} {self._project_name or self._project_id}"
+
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return the searches, then the feedback, with placeholders for the ids that depend on the replies."""
         if self._project_id is None:
@@ -78,7 +84,7 @@ class Braintrust(Product):
         rows = ((run, f"<row of {run.span_id or run.trace_id}>") for run in runs)
         yield from _feedback_requests(project_id, rows)
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Search the project and the rows, then write the feedback."""
         if self._project_id is None:
             self._project_id = self._found_project(send(self._project_search()).body)
@@ -91,7 +97,7 @@ class Braintrust(Product):
         if unknown:
             text = f"{self.name} has no row for the trace {unknown[0].trace_id}"
             raise DeliveryError("not_found", text, unknown_run_ids={run.run_id for run in unknown})
-        return ()
+        return {}
 
     def _project_search(self) -> ProductRequest:
         return ProductRequest("GET", "/v1/project", query={"project_name": str(self._project_name), "limit": "1"})

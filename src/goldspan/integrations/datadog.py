@@ -72,6 +72,11 @@ class Datadog(Product):
         """The API key."""
         return {"dd-api-key": self._api_key}
 
+    @property
+    def destination(self) -> str:
+        """The address and the application."""
+        return f"{self.base_url} {self._ml_app}"
+
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return one request with the scores of the runs that have a span."""
         now_ms = int(self._clock() * 1000)
@@ -86,14 +91,14 @@ class Datadog(Product):
             body = {"data": {"type": "evaluation_metric", "attributes": {"metrics": metrics}}}
             yield ProductRequest("POST", "/api/intake/llm-obs/v2/eval-metric", body)
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Write the scores, and return a text for each run without a span."""
         super().write(runs, send)
-        return [
-            f"{self.name} has evaluations of spans only, and run {run.run_id} has no span"
+        return {
+            run.run_id: f"{self.name} has evaluations of spans only, and run {run.run_id} has no span"
             for run in runs
             if run.span_id is None
-        ]
+        }
 
     def _metric(self, run: ScoredRun, span_id: str, score: RunScore, now_ms: int) -> dict[str, Any]:
         metric = {

@@ -40,10 +40,12 @@ class Langfuse(Product):
     name = "langfuse"
     max_runs = 20
     """Langfuse accepts 1 MB in one request."""
+    preview_note = "a Langfuse that does not accept lists gets one request for each score"
 
     def __init__(self, base_url: str = DEFAULT_URL, *, public_key: str, secret_key: str) -> None:
         self.base_url = base_url
         self._accepts_lists: bool | None = None
+        self._public_key = public_key
         self._credentials = base64.b64encode(f"{public_key}:{secret_key}".encode()).decode()
 
     @classmethod
@@ -62,11 +64,16 @@ class Langfuse(Product):
         """The keys as basic authentication."""
         return {"authorization": f"Basic {self._credentials}"}
 
+    @property
+    def destination(self) -> str:
+        """The address, and the public key, which identifies the project."""
+        return f"{self.base_url} {self._public_key}"
+
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return one request with all scores."""
         yield ProductRequest("POST", "/api/public/scores", [_score(run, score) for run in runs for score in run.scores])
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Write the scores. If Langfuse refuses some, all count as refused, so that the delivery divides the runs."""
         if self._accepts_lists is not False:
             try:
@@ -78,12 +85,12 @@ class Langfuse(Product):
                 self._accepts_lists = True
                 for reply in replies:
                     _raise_refused(reply)
-                return ()
+                return {}
         for request in self.requests(runs):
             for score in request.body:
                 send(ProductRequest(request.method, request.path, score))
         self._accepts_lists = False
-        return ()
+        return {}
 
 
 def _raise_refused(reply: ProductReply) -> None:

@@ -41,6 +41,10 @@ class LangSmith(Product):
     name = "langsmith"
     max_runs = 10
     """A failure repeats all requests of a call."""
+    preview_note = (
+        "the id of the project is read first (GET /sessions) and sent as session_id; feedback that LangSmith has is "
+        "updated (PATCH /feedback/{id})"
+    )
 
     def __init__(
         self,
@@ -79,13 +83,18 @@ class LangSmith(Product):
         """The API key and the workspace, if there is one."""
         return {"x-api-key": self._api_key} | ({"x-tenant-id": self._workspace_id} if self._workspace_id else {})
 
+    @property
+    def destination(self) -> str:
+        """The address, the workspace and the project."""
+        return f"{self.base_url} {self._workspace_id or ''} {self._project}"
+
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return one request for each score, without the project's id: it depends on a reply."""
         for run, span_id in _with_spans(runs):
             for score in run.scores:
                 yield ProductRequest("POST", "/feedback", self._feedback(run, span_id, score))
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Create or update the feedback, and return a text for each run without a span."""
         unknown = []
         for run, span_id in _with_spans(runs):
@@ -104,7 +113,10 @@ class LangSmith(Product):
             # With the ids, all other runs count as written.
             unknown_run_ids = () if without_span else {run.run_id for run in unknown}
             raise DeliveryError("not_found", text, unknown_run_ids=unknown_run_ids)
-        return [f"{self.name} has feedback on spans only, and run {run.run_id} has no span" for run in without_span]
+        return {
+            run.run_id: f"{self.name} has feedback on spans only, and run {run.run_id} has no span"
+            for run in without_span
+        }
 
     def _find_project(self, send: Send) -> str:
         query = {"name": self._project, "limit": "1", "include_stats": "false"}

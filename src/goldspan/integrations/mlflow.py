@@ -41,6 +41,10 @@ class MLflow(Product):
 
     name = "mlflow"
     max_runs = 50
+    preview_note = (
+        "the assessments of the traces are read first (POST /api/3.0/mlflow/traces/batchGetInfos); those that exist "
+        "are updated (PATCH) or deleted (DELETE), and not created again"
+    )
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class MLflow(Product):
         for run in runs:
             yield from _changes(run, ())
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Read the assessments of the traces, and send what differs."""
         known = _read_assessments(runs, send)
         unknown = [run for run in runs if _trace_id(run) not in known]
@@ -88,7 +92,7 @@ class MLflow(Product):
         if unknown:
             text = f"{self.name} does not know the trace {_trace_id(unknown[0])}"
             raise DeliveryError("not_found", text, unknown_run_ids={run.run_id for run in unknown})
-        return ()
+        return {}
 
 
 def _trace_id(run: ScoredRun) -> str:

@@ -43,6 +43,7 @@ class Opik(Product):
     name = "opik"
     max_runs = 10
     """Opik accepts 1,000 scores in one request."""
+    preview_note = "the traces are searched first, and the time in their ids replaces the first 12 digits of each id"
 
     def __init__(
         self,
@@ -74,6 +75,11 @@ class Opik(Product):
         headers = {"authorization": self._api_key, "comet-workspace": self._workspace}
         return {name: value for name, value in headers.items() if value}
 
+    @property
+    def destination(self) -> str:
+        """The address, the workspace and the project."""
+        return f"{self.base_url} {self._workspace or ''} {self._project}"
+
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return the searches of the traces, then the other requests, with the time 0 in Opik's ids."""
         trace_ids = dict.fromkeys(run.trace_id for run in runs)
@@ -81,7 +87,7 @@ class Opik(Product):
         without_time = bytes(_TIME_LENGTH)
         yield from self._changes(runs, {trace_id: _uuid7(without_time, trace_id) for trace_id in trace_ids})
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Search the traces, then write the scores of spans, those of traces, and delete what became unknown."""
         trace_ids = dict.fromkeys(run.trace_id for run in runs)
         traces = {trace_id: self._find_trace(trace_id, send) for trace_id in trace_ids}
@@ -91,7 +97,7 @@ class Opik(Product):
         if unknown:
             text = f"{self.name} has no trace {unknown[0].trace_id} in the project {self._project}"
             raise DeliveryError("not_found", text, unknown_run_ids={run.run_id for run in unknown})
-        return ()
+        return {}
 
     def _changes(self, runs: Sequence[ScoredRun], traces: Mapping[str, UUID | None]) -> Iterable[ProductRequest]:
         """Return the requests for the runs whose trace is known."""

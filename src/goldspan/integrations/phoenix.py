@@ -52,7 +52,7 @@ class Phoenix(Product):
         if of_traces:
             yield ProductRequest("POST", "/v1/trace_annotations", {"data": of_traces}, query={"sync": "true"})
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
         """Write the scores of the runs whose spans Phoenix knows. Its reply to the others names their ids."""
         unknown: set[str] = set()
         reason: DeliveryError | None = None
@@ -70,7 +70,7 @@ class Phoenix(Product):
                 reason = error
         if reason is not None:
             raise DeliveryError("not_found", str(reason), unknown_run_ids=unknown)
-        return ()
+        return {}
 
 
 def _named_runs(error: DeliveryError, runs: Sequence[ScoredRun]) -> set[str]:

@@ -48,6 +48,8 @@ class Product(ABC):
     base_url: str
     max_runs: int = 100
     """The maximum number of runs in one call of `requests`, which keeps requests below the product's limits."""
+    preview_note: str | None = None
+    """How the requests that `write` sends can differ from `requests`, if `write` reads the product's state first."""
 
     @classmethod
     @abstractmethod
@@ -59,12 +61,17 @@ class Product(ABC):
     def headers(self) -> Mapping[str, str]:
         """The headers of every request. Their values are secret."""
 
+    @property
+    def destination(self) -> str:
+        """The place of the scores: the address, and the project if the address has several. It has no secret."""
+        return self.base_url
+
     @abstractmethod
     def requests(self, runs: Sequence[ScoredRun]) -> Iterable[ProductRequest]:
         """Return the requests that write the scores of some runs. It does not depend on the product's state."""
 
-    def write(self, runs: Sequence[ScoredRun], send: Send) -> Sequence[str]:
-        """Write the scores of some runs, and return why the product refused some of them, one text for each run.
+    def write(self, runs: Sequence[ScoredRun], send: Send) -> Mapping[str, str]:
+        """Write the scores of some runs, and return why the product refused some of them, by the ids of these runs.
 
         The default sends `requests`. A product overrides it if it must read its state first, or if a reply can name
         scores that were refused. Raises `DeliveryError`; if traces of some runs are unknown and the scores of all
@@ -72,4 +79,4 @@ class Product(ABC):
         """
         for request in self.requests(runs):
             send(request)
-        return ()
+        return {}

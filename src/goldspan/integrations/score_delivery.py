@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 from goldspan import _guard
 from goldspan.integrations.http_client import DeliveryError, FailureKind, ProductClient
@@ -25,13 +26,19 @@ _MAX_OWN_FAILURES = 3
 """How often a run may fail while the product accepts another one, before the run itself counts as the cause."""
 
 
+class Refusal(NamedTuple):
+    """A run that the product will never accept."""
+
+    run_id: str
+    reason: str
+
+
 @dataclass(slots=True)
 class DeliveryResult:
-    """What became of some runs. Each run is counted or listed once."""
+    """What became of some runs. Each run is listed once."""
 
-    written: int = 0
-    refused: list[str] = field(default_factory=list)
-    """Why the product will never accept a run, one text for each run."""
+    written_runs: list[ScoredRun] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
     not_found: list[ScoredRun] = field(default_factory=list)
     """The runs whose trace or span the product does not know, perhaps because it has not arrived yet."""
     pending: list[ScoredRun] = field(default_factory=list)
@@ -44,14 +51,24 @@ class DeliveryResult:
     """The reply that says why there are pending runs, or runs of unknown traces."""
 
     @property
+    def written(self) -> int:
+        """The number of runs that were written."""
+        return len(self.written_runs)
+
+    @property
+    def refused(self) -> list[str]:
+        """Why the product will never accept a run, one text for each run."""
+        return [refusal.reason for refusal in self.refusals]
+
+    @property
     def count(self) -> int:
         """The number of runs."""
-        return self.written + len(self.refused) + len(self.not_found) + len(self.pending)
+        return self.written + len(self.refusals) + len(self.not_found) + len(self.pending)
 
     def add(self, other: DeliveryResult) -> None:
         """Add what became of further runs."""
-        self.written += other.written
-        self.refused += other.refused
+        self.written_runs += other.written_runs
+        self.refusals += other.refusals
         self.not_found += other.not_found
         self.pending += other.pending
         self.pause = max(self.pause, other.pause)
@@ -99,22 +116,25 @@ class ScoreDelivery:
                 self._record_reachable(batch)
                 if error.kind == "not_found" and (unknown := set(error.unknown_run_ids)):
                     not_found = [run for run in batch if run.run_id in unknown]
-                    yield DeliveryResult(len(batch) - len(not_found), not_found=not_found, error=str(error))
+                    written = [run for run in batch if run.run_id not in unknown]
+                    yield DeliveryResult(written, not_found=not_found, error=str(error))
                 elif len(batch) > 1:
                     _split(batch, waiting)
                 elif error.kind == "not_found":
                     yield DeliveryResult(not_found=list(batch), error=str(error))
                 else:
-                    yield DeliveryResult(refused=[str(error)])
+                    yield DeliveryResult(refusals=[Refusal(batch[0].run_id, str(error))])
             except Exception as error:  # noqa: BLE001 - one run must not keep the others from being written
                 if len(batch) > 1:
                     _split(batch, waiting)
                     continue
                 _guard.report_error(f"write scores to {self.product.name}", error)
-                yield DeliveryResult(refused=[f"{type(error).__name__} in the integration {self.product.name}"])
+                text = f"{type(error).__name__} in the integration {self.product.name}"
+                yield DeliveryResult(refusals=[Refusal(batch[0].run_id, text)])
             else:
                 self._record_reachable(batch)
-                yield DeliveryResult(len(batch) - len(refused), list(refused))
+                written = [run for run in batch if run.run_id not in refused]
+                yield DeliveryResult(written, [Refusal(*refusal) for refusal in refused.items()])
 
     def _batches(self, runs: Sequence[ScoredRun]) -> list[Sequence[ScoredRun]]:
         if self._failures:
@@ -142,7 +162,8 @@ class ScoreDelivery:
             run_id = batch[0].run_id
             if self._own_failures[run_id] >= _MAX_OWN_FAILURES:
                 del self._own_failures[run_id]
-                result.refused.append(f"{error} ({_MAX_OWN_FAILURES} times, while it accepted other runs)")
+                text = f"{error} ({_MAX_OWN_FAILURES} times, while it accepted other runs)"
+                result.refusals.append(Refusal(run_id, text))
                 return result
             self._failed_alone.add(run_id)
         result.pending += batch

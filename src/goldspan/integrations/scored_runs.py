@@ -86,7 +86,47 @@ def scored_run(evaluation: Evaluation) -> ScoredRun | None:
         end_ns=run.end_ns,
         revision=evaluation.revision,
         expected_tools=None if golden is None else tuple([tool.name for tool in golden.tools]),
-        scores=(_verdict(evaluation), *(_score(evaluation, score) for score in evaluation.scores)),
+        scores=(
+            _verdict(run.run_id, evaluation.passed, evaluation.reason),
+            *(_score(evaluation, score) for score in evaluation.scores),
+        ),
+        metadata={name: value for name, value in metadata.items() if value is not None},
+    )
+
+
+def stored_scored_run(document: Mapping[str, Any]) -> ScoredRun | None:
+    """Return what is sent about the document of a stored evaluation, as `scored_run` does for the evaluation."""
+    if not document["trace_ids"]:
+        return None
+    run_id, match, is_covered = document["run_id"], document["golden_match"], document["expected_tools"] is not None
+    metadata = {
+        semconv.RUN_ID: run_id,
+        semconv.UNIT_LABEL: document["unit"],
+        semconv.REVISION: document["revision"],
+        semconv.SCORING_VERSION: document["scoring_version"],
+        semconv.GOLDEN_ID: document["golden_id"],
+        semconv.GOLDEN_MATCH: match["how"] if match else None,
+    }
+
+    def score_of(score: Mapping[str, Any]) -> RunScore:
+        # A number that JSON cannot represent was stored as text.
+        value = score["value"] if isinstance(score["value"], (int, float)) else None
+        is_explained = is_covered and (value != 1 or not document["faults"])
+        explanation = score["reason"] or (document["reason"] or None if is_explained else None)
+        return _run_score(run_id, score["metric"], value, score["label"], score["error"], explanation)
+
+    return ScoredRun(
+        run_id=run_id,
+        trace_id=document["trace_ids"][0],
+        span_id=document["span_id"],
+        start_ns=document["start_ns"],
+        end_ns=document["end_ns"],
+        revision=document["revision"],
+        expected_tools=tuple(document["expected_tools"]) if is_covered else None,
+        scores=(
+            _verdict(run_id, document["passed"], document["reason"]),
+            *(score_of(score) for score in document["scores"]),
+        ),
         metadata={name: value for name, value in metadata.items() if value is not None},
     )
 
@@ -101,28 +141,35 @@ def latest_revisions(runs: Iterable[ScoredRun]) -> list[ScoredRun]:
     return list(latest.values())
 
 
-def _verdict(evaluation: Evaluation) -> RunScore:
-    passed = evaluation.passed
+def _verdict(run_id: str, passed: bool | None, reason: str) -> RunScore:
     return RunScore(
         name=VERDICT_NAME,
         value=None if passed is None else float(passed),
         label=_LABELS[passed],
-        comment=evaluation.reason or None,
-        key=_key(evaluation.run.run_id, VERDICT_NAME),
+        comment=reason or None,
+        key=_key(run_id, VERDICT_NAME),
     )
 
 
 def _score(evaluation: Evaluation, score: Score) -> RunScore:
-    name = NAME_PREFIX + score.metric
-    value = None if score.value is None or not math.isfinite(score.value) else float(score.value)
+    explanation = None if score.error is not None else score_explanation(evaluation, score)
+    return _run_score(evaluation.run.run_id, score.metric, score.value, score.label, score.error, explanation)
+
+
+def _run_score(
+    run_id: str, metric: str, value: float | None, label: str | None, error: str | None, explanation: str | None
+) -> RunScore:
+    name = NAME_PREFIX + metric
+    value = None if value is None or not math.isfinite(value) else float(value)
     return RunScore(
         name=name,
         value=value,
-        label=_LABELS[None] if value is None else score.label,
-        comment=error_type(score.error) if score.error is not None else score_explanation(evaluation, score),
-        key=_key(evaluation.run.run_id, name),
+        label=_LABELS[None] if value is None else label,
+        comment=explanation if error is None else error_type(error),
+        key=_key(run_id, name),
     )
 
 
 def _key(run_id: str, name: str) -> str:
-    return str(uuid.uuid5(_KEY_NAMESPACE, f"{run_id}\n{name}"))
+    # A metric of the application may have an unpaired surrogate in its name.
+    return str(uuid.uuid5(_KEY_NAMESPACE, f"{run_id}\n{name}".encode("utf-8", "backslashreplace").decode()))
