@@ -55,7 +55,7 @@ def assert_errors_are_classified(product_at: Callable[[str], Product], *, attemp
         ):
             result = delivery.deliver([a_run()])
         assert len(requests) == (attempts if outcome == "refused" else 1)
-        assert result.written == 0
+        assert result.written_count == 0
         assert bool(result.pending) == (outcome == "pending"), status
         assert bool(result.refused) == (outcome == "refused"), status
     with (

@@ -201,7 +201,7 @@ def test_of_several_runs_those_with_a_row_are_written() -> None:
 
     with recording_server(answer) as (url, _), delivery_to(braintrust(url)) as delivery:
         result = delivery.deliver([known, unknown])
-    assert (result.written, result.not_found, result.refused) == (1, [unknown], [])
+    assert (result.written_count, result.not_found, result.refused) == (1, [unknown], [])
 
 
 def test_errors_lead_to_the_outcomes_of_the_delivery() -> None:

@@ -101,7 +101,7 @@ def test_a_revision_has_the_labels_of_the_first_and_a_later_time() -> None:
 def test_a_run_without_a_span_is_refused_and_the_others_are_written() -> None:
     with recording_server(lambda _: Answer(202)) as (url, requests), delivery_to(datadog(url)) as delivery:
         result = delivery.deliver([a_run("a"), a_run("b", span_id=None)])
-    assert (result.written, result.pending) == (1, [])
+    assert (result.written_count, result.pending) == (1, [])
     assert result.refused == ["datadog has evaluations of spans only, and run b has no span"]
     assert requests[0].headers["dd-api-key"] == "datadog-key"
 

@@ -85,7 +85,7 @@ def test_the_keys_are_sent_as_basic_authentication() -> None:
         delivery_to(langfuse(url)) as delivery,
     ):
         result = delivery.deliver([a_run()])
-    assert result.written == 1
+    assert result.written_count == 1
     assert requests[0].headers["authorization"] == "Basic cGstbGYtcHVibGljOnNrLWxmLXNlY3JldA=="
 
 
@@ -100,7 +100,7 @@ def test_of_a_list_that_is_accepted_in_part_only_the_run_at_fault_is_refused() -
     runs = [a_run(f"run-{number}", metadata={"goldspan.run.id": f"run-{number}"}) for number in range(8)]
     with recording_server(answer) as (url, _), delivery_to(langfuse(url)) as delivery:
         result = delivery.deliver(runs)
-    assert (result.written, result.pending, result.not_found) == (7, [], [])
+    assert (result.written_count, result.pending, result.not_found) == (7, [], [])
     assert result.refused == ["langfuse refused scores: tone: value must be numeric"]
 
 
@@ -130,7 +130,7 @@ def test_an_earlier_version_receives_its_scores_one_by_one() -> None:
         result = delivery.deliver(runs)
         lists = sum(isinstance(request.body, list) for request in requests)
         delivery.deliver(runs)
-    assert (result.written, result.refused) == (5, [])
+    assert (result.written_count, result.refused) == (5, [])
     scores = [request.body for request in requests if not isinstance(request.body, list)]
     assert scores == 2 * scores_of(runs)
     assert len(requests) == lists + 2 * len(scores_of(runs))  # the second time, no list is tried
@@ -149,7 +149,7 @@ def test_a_run_that_is_refused_in_both_forms_is_refused_with_the_second_reason()
 def test_a_server_that_accepted_a_list_receives_lists_only() -> None:
     answers = iter([Answer(202), Answer(400, {"message": "no"})])
     with recording_server(lambda _: next(answers)) as (url, requests), delivery_to(langfuse(url)) as delivery:
-        assert delivery.deliver([a_run()]).written == 1
+        assert delivery.deliver([a_run()]).written_count == 1
         assert len(delivery.deliver([a_run()]).refused) == 1
     assert all(isinstance(request.body, list) for request in requests)
 
@@ -157,7 +157,7 @@ def test_a_server_that_accepted_a_list_receives_lists_only() -> None:
 @pytest.mark.parametrize("body", [None, [], {"accepted": 4, "rejected": 0, "errors": []}])
 def test_a_207_without_a_refusal_is_a_success(body: Any) -> None:
     with recording_server(lambda _: Answer(207, body)) as (url, _), delivery_to(langfuse(url)) as delivery:
-        assert delivery.deliver([a_run()]).written == 1
+        assert delivery.deliver([a_run()]).written_count == 1
 
 
 def test_errors_lead_to_the_outcomes_of_the_delivery() -> None:

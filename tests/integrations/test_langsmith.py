@@ -147,7 +147,11 @@ def test_a_span_that_has_not_arrived_is_repeated_later(has_spans: bool) -> None:
         runs[3] = a_run("d", span_id=None)
     with recording_server(answer) as (url, _), delivery_to(langsmith(url)) as delivery:
         result = delivery.deliver(runs)
-    assert (result.written, result.not_found, len(result.refused)) == (3 if has_spans else 2, [runs[1]], not has_spans)
+    assert (result.written_count, result.not_found, len(result.refused)) == (
+        3 if has_spans else 2,
+        [runs[1]],
+        not has_spans,
+    )
 
 
 @pytest.mark.parametrize("status", [400, 409])
@@ -162,7 +166,7 @@ def test_an_id_that_exists_is_updated(status: int) -> None:
         return backend.answer(request.method, request.path, request.body)
 
     with recording_server(answer) as (url, _), delivery_to(langsmith(url)) as delivery:
-        assert delivery.deliver([a_run()]).written == 1
+        assert delivery.deliver([a_run()]).written_count == 1
         refused = delivery.deliver([a_run("new")]).refused
     assert refused == [f"langsmith answered {status} to POST /feedback: feedback exists"]
 

@@ -210,7 +210,7 @@ def test_of_several_runs_those_with_a_known_trace_are_written() -> None:
 
     with recording_server(answer) as (url, requests), delivery_to(opik(url)) as delivery:
         result = delivery.deliver([known, unknown])
-    assert (result.written, result.not_found, result.refused) == (1, [unknown], [])
+    assert (result.written_count, result.not_found, result.refused) == (1, [unknown], [])
     assert requests[0].headers["authorization"] == "opik-key"
     assert requests[0].headers["comet-workspace"] == "team"
 

@@ -69,7 +69,7 @@ def test_phoenix_gets_one_annotation_for_each_score_of_a_span():
     run = scored(evaluation(1))
     state = PhoenixState(run.span_id or "")
     with product_server(state.answer) as server:
-        assert deliver(Phoenix(server.url), run).written == 1
+        assert deliver(Phoenix(server.url), run).written_count == 1
     assert len(state.annotations) == len(run.scores) > 5
     verdict = state.annotations[run.span_id or "", "goldspan.passed", f"goldspan:{run.run_id}"]
     assert verdict == {
@@ -106,7 +106,7 @@ def test_phoenix_annotates_the_trace_of_a_run_without_a_span():
     run = without_span(1)
     state = PhoenixState(run.trace_id)
     with product_server(state.answer) as server:
-        assert deliver(Phoenix(server.url), run).written == 1
+        assert deliver(Phoenix(server.url), run).written_count == 1
     assert {key[0] for key in state.annotations} == {run.trace_id}
 
 
@@ -117,7 +117,7 @@ def test_phoenix_gets_the_scores_of_known_spans_in_spite_of_unknown_ones():
     with product_server(state.answer) as server:
         result = deliver(Phoenix(server.url), known[0], unknown[0], known[1], unknown[1])
         assert len(server.received) == 4  # all, without one span, its rest, without one trace
-    assert (result.written, result.not_found) == (2, unknown)
+    assert (result.written_count, result.not_found) == (2, unknown)
     assert "do not exist" in (result.error or "")
 
 
@@ -134,7 +134,7 @@ def test_phoenix_refuses_only_what_it_cannot_store():
 
     with product_server(answer) as server:
         result = deliver(Phoenix(server.url), *(scored(evaluation(number)) for number in (1, 2, 3)))
-    assert (result.written, len(result.refused)) == (2, 1)
+    assert (result.written_count, len(result.refused)) == (2, 1)
 
 
 # --- MLflow -----------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_mlflow_gets_feedback_and_the_expected_tools():
     run = scored(evaluation(1))
     state = MLflowState(run.trace_id)
     with product_server(state.answer) as server:
-        assert deliver(MLflow(server.url), run).written == 1
+        assert deliver(MLflow(server.url), run).written_count == 1
     shown = state.by_name(run)
     assert shown.keys() == {score.name for score in run.scores if score.value is not None} | {"goldspan.expected_tools"}
     verdict = shown["goldspan.passed"]
@@ -232,7 +232,7 @@ def test_mlflow_gets_no_request_for_what_it_has_already():
         product = MLflow(server.url)
         deliver(product, run)
         state.writes.clear()
-        assert deliver(product, run).written == 1
+        assert deliver(product, run).written_count == 1
     assert state.writes == []
 
 
@@ -254,7 +254,7 @@ def test_mlflow_has_each_assessment_once_although_requests_and_replies_are_lost(
             delivery, pending, complete = ScoreDelivery(product, client), runs, 0
             while pending:
                 result = delivery.deliver(pending)
-                pending, complete = result.pending, complete + result.written
+                pending, complete = result.pending, complete + result.written_count
     assessments = sum(score.value is not None for score in runs[0].scores) + 1
     # A run that failed again and again while others were accepted is refused, perhaps with some of its assessments.
     assert complete <= [len(state.by_name(run)) for run in runs].count(assessments)
@@ -285,7 +285,7 @@ def test_mlflow_gets_the_scores_of_known_traces_in_spite_of_unknown_ones():
     state = MLflowState(runs[0].trace_id, runs[2].trace_id)
     with product_server(state.answer) as server:
         result = deliver(MLflow(server.url), *runs)
-    assert (result.written, result.not_found) == (2, [runs[1]])
+    assert (result.written_count, result.not_found) == (2, [runs[1]])
     assert f"does not know the trace tr-{runs[1].trace_id}" in (result.error or "")
     assert not any("span_id" in one for one in state.by_name(runs[2]).values())
 

@@ -113,7 +113,7 @@ def test_every_run_is_written_refused_or_unknown(script, count, refused, unknown
         total = deliver_all(scores, runs)
 
     assert total.count == count
-    assert total.written <= len(rows.revisions)
+    assert total.written_count <= len(rows.revisions)
     lost = {run.run_id for run in runs} - rows.revisions.keys()
     assert len(lost) <= len(total.refused) + len(total.not_found)
     assert {run.run_id for run in total.not_found} <= {scored(number).run_id for number in unknown}
@@ -125,7 +125,7 @@ def test_a_refused_request_is_split_until_the_refused_run_is_alone():
     with delivering(answer, max_runs=8) as (scores, server):
         result = scores.deliver([scored(number) for number in range(1, 9)])
 
-        assert (result.written, len(result.refused)) == (7, 1)
+        assert (result.written_count, len(result.refused)) == (7, 1)
         assert "table answered 422 to POST /rows: failed" in result.refused[0]
         assert len(server.received) <= 7  # 8, 4, 2, 1, 1, 2, 4
     assert scored(3).run_id not in rows.revisions
@@ -151,7 +151,7 @@ def test_no_run_is_refused_because_the_product_is_down():
         pending = [scored(number) for number in range(1, 4)]
         for _ in range(50):
             result = scores.deliver(pending)
-            assert (result.written, result.refused, result.not_found) == (0, [], [])
+            assert (result.written_count, result.refused, result.not_found) == (0, [], [])
             pending = result.pending
     assert sorted(run.run_id for run in pending) == sorted(scored(number).run_id for number in range(1, 4))
 
@@ -204,7 +204,7 @@ def test_an_error_in_an_integration_costs_only_the_run_that_causes_it(monkeypatc
 
     with delivering(rows.store, of=Faulty) as (scores, _):
         result = scores.deliver([scored(number) for number in range(1, 5)])
-    assert (result.written, result.refused) == (3, ["RecursionError in the integration table"])
+    assert (result.written_count, result.refused) == (3, ["RecursionError in the integration table"])
     assert _guard.failure_counts["write scores to table"] == 1
 
 
@@ -216,4 +216,4 @@ def test_a_product_can_refuse_some_runs_of_a_request_that_it_accepts():
 
     with delivering(lambda _: accepted(), of=Partial) as (scores, _):
         result = scores.deliver([scored(1), scored(2)])
-    assert (result.written, result.refused) == (1, ["the second run is too old"])
+    assert (result.written_count, result.refused) == (1, ["the second run is too old"])

@@ -6,6 +6,7 @@
 - ``input_reading``: reads traces and case files, with progress on a terminal.
 - ``scoring_options``: evaluates runs and cases as the options say, and checks the gates.
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
+- ``backfill_options``: the options with which ``export`` and ``score`` send scores to products, and how they do it.
 - ``tables``: prints evaluations and their summary, and formats runs.
 - ``agent_results``: selects the goldens of ``run``, and prints the results of an agent.
 - ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``mcp_command``,

@@ -47,7 +47,8 @@ COMMANDS = {
         "Print the tools that each run called, in order, and what is missing in the capture of its spans.", "extract"
     ),
     "export": Outline(
-        "Export the runs of a store to a file, newest first, each with its current evaluation.", "export"
+        "Export the runs of a store, newest first, to a file, or their scores to products such as Phoenix and MLflow.",
+        "export",
     ),
     "serve": Outline(
         "Run a gateway: receive OpenTelemetry from agents in any language, forward it, and score the runs in it.",

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
@@ -131,7 +131,9 @@ def with_status(items: Iterable[T], describe: Callable[[int], str]) -> Iterator[
             yield item
 
 
-def with_progress_bar(items: Iterable[T], total: int, description: str, *, is_streamed: bool = False) -> Iterator[T]:
+def with_progress_bar(
+    items: Iterable[T], total: int, description: str, *, is_streamed: bool = False
+) -> Generator[T, None, None]:
     """Yield the items; on a terminal a bar shows how many are done and how long the rest may take.
 
     `is_streamed`: the caller writes each item to standard output at once. Then no bar is shown where standard output

@@ -1,15 +1,21 @@
-"""`goldspan export`: writes the runs of a store to a CSV, Parquet or JSON lines file."""
+"""`goldspan export`: writes the runs of a store to a file, or their scores into other products."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from goldspan.cli import options
+from goldspan.cli import backfill_options, options
 from goldspan.cli.console import stderr_console, with_progress_bar
 from goldspan.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goldspan.integrations.scored_runs import ScoredRun
+    from goldspan.store import RunFilter, SqliteStore
 
 EXAMPLES = """
 Examples:\n
@@ -17,15 +23,18 @@ Examples:\n
   goldspan export goldspan-data failed.parquet --verdict fail --since 7d\n
   goldspan export goldspan.db weak.jsonl --metric tool_recall --below 0.8 --golden refund\n
   goldspan export goldspan.db missing.csv --tool send_email --tool-role missing --force\n
+  goldspan export goldspan-data --to phoenix --since 30d\n
+  goldspan export goldspan.db --to mlflow:https://mlflow.example --to langfuse --rate 10\n
+  goldspan export goldspan.db --to phoenix --verdict fail --dry-run\n
 """
 
 
 def export(
     store: options.StoreArgument,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Argument(metavar="OUT", help="The file to write: .csv, .parquet or .jsonl.", show_default=False),
-    ],
+    ] = None,
     verdict: options.VerdictFilter = None,
     metric: options.MetricFilter = None,
     below: options.BelowFilter = None,
@@ -45,14 +54,40 @@ def export(
     since: options.SinceFilter = None,
     until: options.UntilFilter = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT if it exists.")] = False,
+    to: backfill_options.ToOption = None,
+    dry_run: backfill_options.DryRunFlag = False,
+    state: backfill_options.StateOption = None,
+    rate: backfill_options.RateOption = None,
+    give_up_after: backfill_options.GiveUpAfterOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the requests of --dry-run as one JSON object per line.")
+    ] = False,
 ) -> None:
-    """Export the runs of a store to a file, newest first, each with its current evaluation.
+    """Export the runs of a store, newest first, to a file, or their scores to products such as Phoenix and MLflow.
 
-    The options select runs; without options, all runs are exported. Times without a zone are UTC.
+    Name either OUT or --to. Each run has its current evaluation. The filters select runs; without them, all runs are
+    exported. Times without a zone are UTC.
+
+    A repeated or interrupted command with --to continues: it writes only what is new or changed since.
+
+    Exit status: 0 fine, 1 a product does not have all scores, 2 an option is wrong or the store cannot be read.
     """
     from goldspan.store import RunFilter, open_store
 
-    if out.exists() and not force:
+    if (out is None) == (not to):
+        raise ConfigurationError("name where to export: either a file OUT, or a product with --to")
+    if as_json and not dry_run:
+        raise ConfigurationError("--json needs --dry-run: it is the form in which the requests are printed")
+    store = options.store_file(store)
+    backfill = backfill_options.backfill_from(
+        to,
+        dry_run=dry_run,
+        state=state,
+        rate=rate,
+        give_up_after=give_up_after,
+        default_state=store.with_name(f"{store.name}.delivered"),
+    )
+    if out is not None and out.exists() and not force:
         raise StoreError(f"{out}: the file exists; --force overwrites it")
     if below is not None and metric is None:
         raise ConfigurationError("--below needs --metric: it compares the scores of that metric")
@@ -74,9 +109,31 @@ def export(
         since_ns=options.parse_time_option(since, "--since"),
         until_ns=options.parse_time_option(until, "--until"),
     )
-    with open_store(options.store_file(store), read_only=True) as opened:
+    with open_store(store, read_only=True) as opened:
         total = opened.count(run_filter).total
+        if backfill is not None:
+            raise typer.Exit(_send_scores(opened, run_filter, total, backfill, as_json=as_json))
         written = opened.export(
-            out, filter=run_filter, overwrite=force, observe=lambda runs: with_progress_bar(runs, total, "writing")
+            cast("Path", out),
+            filter=run_filter,
+            overwrite=force,
+            observe=lambda runs: with_progress_bar(runs, total, "writing"),
         )
     stderr_console().print(f"{written} run{'s' * (written != 1)} written to {out}", markup=False)
+
+
+def _send_scores(
+    store: SqliteStore,
+    run_filter: RunFilter,
+    total: int,
+    backfill: backfill_options.ScoreBackfill,
+    *,
+    as_json: bool,
+) -> int:
+    """Send the scores of the selected runs; return the exit status."""
+    from goldspan.integrations.scored_runs import stored_scored_run
+
+    def scored_runs() -> Iterator[ScoredRun | None]:
+        return (stored_scored_run(run.current.document) for run in store.iter_runs(run_filter))
+
+    return backfill.send(scored_runs, total, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from goldspan.cli import options
+from goldspan.cli import backfill_options, options
 from goldspan.errors import ConfigurationError
 
 GATE_FAILED = 1
@@ -23,6 +23,8 @@ Examples:\n
   goldspan score --cases cases.csv --profile deepeval --profile-option should_consider_ordering=true\n
   goldspan score traces.jsonl --judge-model gpt-4.1-mini --judge-cache judge.db\n
   goldspan score --cases cases.csv -g goldens.yaml --format markdown >> $GITHUB_STEP_SUMMARY\n
+  goldspan score traces/ -g goldens.yaml --to phoenix --to mlflow:https://mlflow.example\n
+  goldspan score traces/ -g goldens.yaml --to langfuse --dry-run --json\n
 """
 
 
@@ -76,10 +78,16 @@ def score(
         typer.Option("--format", metavar="FORM", help="Output format: text, json or markdown."),
     ] = "text",
     as_json: options.JsonFlag = False,
+    to: backfill_options.ToOption = None,
+    dry_run: backfill_options.DryRunFlag = False,
+    state: backfill_options.StateOption = None,
+    rate: backfill_options.RateOption = None,
+    give_up_after: backfill_options.GiveUpAfterOption = None,
 ) -> None:
     """Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.
 
-    Exit status: 0 fine, 1 a gate failed, 2 an option is wrong or the input cannot be read.
+    Exit status: 0 fine, 1 a gate failed or a product of --to does not have all scores, 2 an option is wrong or the
+    input cannot be read.
     """
     from goldspan.cli import judge_options, scoring_options, tables
     from goldspan.cli.console import print_warning
@@ -88,6 +96,9 @@ def score(
 
     if bool(paths) == bool(cases):
         raise ConfigurationError("name what to score: files with traces, or --cases FILE")
+    backfill = backfill_options.backfill_from(to, dry_run=dry_run, state=state, rate=rate, give_up_after=give_up_after)
+    if backfill is not None and cases:
+        raise ConfigurationError("--to needs traces: no product can show the scores of --cases, which have no trace")
     loaded_goldens = load_goldens(*goldens) if goldens else None
     gates = scoring_options.parse_thresholds(fail_under, "--fail-under")
     scoring = scoring_options.scoring_options_from(
@@ -140,7 +151,10 @@ def score(
         transform=iter if judge_stage is None else judge_stage.judge_all,
         is_streamed=form == "json",
     )
-    evaluations = tables.print_evaluations(results, form, limit=limit, verbose=verbose)
+    if backfill is not None and backfill.is_dry_run:
+        evaluations = list(results)  # the requests are printed instead
+    else:
+        evaluations = tables.print_evaluations(results, form, limit=limit, verbose=verbose)
     print_row_errors(row_errors)
     if loaded_goldens is not None and evaluations and not any(evaluation.match for evaluation in evaluations):
         print_warning(scoring_options.no_match_warning(loaded_goldens))
@@ -148,6 +162,9 @@ def score(
         print_warning(f"{notice}: `goldspan extract` says what to do about it")
     if judge_stage is not None:
         judge_stage.print_summary(evaluations)
+    sent_status = 0
+    if backfill is not None:
+        sent_status = backfill.send_evaluations(evaluations, as_json=form == "json")
     evaluated = sum(evaluation.passed is not None for evaluation in evaluations)
     are_met = scoring_options.Gates(gates, fail_on_unknown).are_met(
         lambda name: scoring_options.mean_score(name, evaluations),
@@ -156,3 +173,5 @@ def score(
     )
     if row_errors or not are_met:
         raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)
+    if sent_status:
+        raise typer.Exit(sent_status)

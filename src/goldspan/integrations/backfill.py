@@ -1,4 +1,4 @@
-"""`Backfill` writes scored runs into a product one after another, for the commands `export` and `score`."""
+"""`Backfill` writes scored runs into a product one after another, for `goldspan export` and `score`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BackfillResult:
 
     def add(self, part: DeliveryResult) -> None:
         """Add what became of some runs. Pending ones are not counted: they are written again."""
-        self.written += part.written
+        self.written += part.written_count
         self.refused += len(part.refusals)
         self.not_found += len(part.not_found)
         self.refusals += part.refusals[: MAX_EXAMPLES - len(self.refusals)]

@@ -51,7 +51,7 @@ class DeliveryResult:
     """The reply that says why there are pending runs, or runs of unknown traces."""
 
     @property
-    def written(self) -> int:
+    def written_count(self) -> int:
         """The number of runs that were written."""
         return len(self.written_runs)
 
@@ -63,7 +63,7 @@ class DeliveryResult:
     @property
     def count(self) -> int:
         """The number of runs."""
-        return self.written + len(self.refusals) + len(self.not_found) + len(self.pending)
+        return self.written_count + len(self.refusals) + len(self.not_found) + len(self.pending)
 
     def add(self, other: DeliveryResult) -> None:
         """Add what became of further runs."""

@@ -30,13 +30,18 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the time zone is added separatel
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
+def duration_seconds(text: str) -> int | None:
+    """Return the seconds of a duration such as `30s`, `10m`, `2h`, `7d` or `4w`; `None` for any other text."""
+    return int(text[:-1]) * _SECONDS_PER_UNIT[text[-1]] if re.fullmatch(AGO_PATTERN, text) else None
+
+
 def parse_time(text: str, now_ns: int) -> int:
     """Return nanoseconds since the Unix epoch from a date, a date and time, or a duration before now.
 
     Without a time zone it is UTC. Raises `ConfigurationError` for anything else.
     """
-    if re.fullmatch(AGO_PATTERN, text):
-        return now_ns - int(text[:-1]) * _SECONDS_PER_UNIT[text[-1]] * 10**9
+    if (seconds := duration_seconds(text)) is not None:
+        return now_ns - seconds * 10**9
     try:
         return _parse_date_time(text)
     except ValueError:
