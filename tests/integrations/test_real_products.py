@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,10 @@ from opentelemetry.trace import Tracer
 from goldspan import Evaluation, ScoringProcessor
 from goldspan.integrations.product_sink import ProductSink
 from goldspan.integrations.scored_runs import RunScore, scored_run
+from goldspan.store import open_store
 from recipes.environments import is_built
+from support.command_line import CommandResult
+from support.command_line import goldspan as goldspan  # a fixture
 from support.gateway_process import eventually, serving
 from support.metric_readers import Meter
 from support.product_programs import MLflowProgram, PhoenixProgram, ProductProgram, ShownScore
@@ -244,3 +248,55 @@ def test_scores_arrive_after_the_product_was_restarted(program, goldens):
     assert_shown(program, replace(first, passed=True, revision=3))
     application.provider.shutdown()
     assert application.dropped == 0
+
+
+def exported_counts(result: CommandResult) -> dict[str, int]:
+    """Return the counts that `goldspan export --to` prints, by their names."""
+    return {name: int(count) for count, name in re.findall(r"[:,] (\d+) ([a-z ]+)", result.err.splitlines()[0])}
+
+
+def test_the_scores_of_a_store_are_exported_once_and_a_revision_updates_them(program, goldens, tmp_path, goldspan):
+    evaluations: list[Evaluation] = []
+    path = tmp_path / "goldspan.db"
+    exporter = OTLPSpanExporter(f"{program.url}/v1/traces", headers=program.otlp_headers)
+    with open_store(path) as store:
+        provider = TracerProvider()
+        provider.add_span_processor(
+            ScoringProcessor(goldens, then=BatchSpanProcessor(exporter), sinks=[store, evaluations.append])
+        )
+        tracer = provider.get_tracer("agent")
+        for number in range(RUNS):
+            call_agent(tracer, "search", "book" if number % 2 else "cancel", golden="both" if number % 3 else None)
+        provider.shutdown()
+    assert len(evaluations) == RUNS
+    command = ("export", path, "--to", f"{program.name}:{program.url}", "--rate", "0")
+    dry = goldspan(*command, "--dry-run", "--json")
+    assert (dry.status, {one["product"] for one in dry.documents}) == (0, {program.name})
+    assert not any(program.scores(one.run.trace_ids[0], one.run.span_id or "") for one in evaluations[:3])
+
+    written, until = 0, time.monotonic() + PATIENCE_S
+    while True:
+        result = goldspan(*command)
+        written += exported_counts(result)["written"]
+        if result.status == 0:
+            break
+        # The product stores the spans that it received last.
+        assert exported_counts(result).keys() <= {"written", "already there", "not found"}, result.err
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    assert written == RUNS
+    for evaluation in evaluations:
+        assert_shown(program, evaluation)
+    assert exported_counts(goldspan(*command)) == {"written": 0, "already there": RUNS}
+
+    first, second, third, *_ = evaluations
+    revisions = [
+        replace(second, run=first.run, revision=2),
+        replace(third, run=second.run, revision=2),
+        replace(first, run=third.run, revision=2),
+    ]
+    with open_store(path) as store:
+        store.submit_many(revisions)
+    assert exported_counts(goldspan(*command)) == {"written": 3, "already there": RUNS - 3}
+    for evaluation in (*revisions, *evaluations[3:10]):
+        assert_shown(program, evaluation)
