@@ -21,6 +21,7 @@ from goldspan.errors import GoldspanWarning
 from goldspan.store import open_store
 from support.evaluation_builders import evaluation
 from support.interrupts import unmeasured
+from support.product_server import accepted, product_server
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces.jsonl"
 
@@ -121,6 +122,16 @@ def test_exporting_shows_the_number_of_written_runs(tmp_path: Path) -> None:
     shown = plain(on_a_terminal("export", tmp_path / "goldspan.db", tmp_path / "runs.csv"))
     assert re.search(r"writing ━+ 150/150 0:00:\d\d 0:00:00", shown)
     assert "150 runs written" in shown
+
+
+@pytest.mark.e2e
+def test_exporting_to_a_product_shows_the_number_of_written_runs(tmp_path: Path) -> None:
+    with open_store(tmp_path / "goldspan.db") as store:
+        store.submit_many(evaluation(number) for number in range(150))
+    with product_server(lambda _: accepted()) as server:
+        shown = plain(on_a_terminal("export", tmp_path / "goldspan.db", "--to", f"phoenix:{server.url}"))
+    assert re.search(r"writing to phoenix ━+ 150/150 0:00:\d\d 0:00:00", shown)
+    assert ": 150 written" in shown
 
 
 @pytest.mark.e2e

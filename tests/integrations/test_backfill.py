@@ -371,6 +371,23 @@ def test_a_backfill_that_is_stopped_continues_where_it_stopped(tmp_path: Path):
     assert sorted(sent) == sorted(run.run_id for run in RUNS)
 
 
+def test_a_stop_ends_the_search_for_runs_that_must_be_written():
+    log, read = DeliveryLog(None), 0
+    rows = StoredRows()
+
+    def source() -> Iterator[ScoredRun]:
+        nonlocal read
+        for run in RUNS:
+            read += 1
+            yield run
+
+    with backfilling(rows.store, log, is_stopped=lambda: read == 3) as one:
+        log.record(ScoreTable(one.server.url), RUNS)
+        result = one.backfill.write(source(), 10)
+        assert one.server.received == []
+    assert (result.unchanged, result.pending, result.stopped_by) == (2, 8, "interrupted")
+
+
 def test_a_stop_ends_a_pause():
     began = time.monotonic()
     is_stopped = lambda: time.monotonic() > began + 0.3  # noqa: E731

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -335,6 +336,29 @@ def test_the_scores_of_cases_cannot_be_sent(goldspan: Goldspan, tmp_path: Path):
     cases.write_text("tools_called,expected_tools\na,a\n")
     result = goldspan("score", "--cases", cases, "--to", "phoenix")
     assert (result.status, "--to needs traces" in result.err) == (2, True)
+
+
+def test_ctrl_c_ends_the_export_to_all_products(goldspan: Goldspan, store: Path):
+    def answer(request: Request) -> Answer:
+        os.kill(os.getpid(), signal.SIGINT)
+        return accept(request)
+
+    with recording_server(answer) as (one, of_one), recording_server(accept) as (two, of_two):
+        result = goldspan("export", store, "--to", f"phoenix:{one}", "--to", f"phoenix:{two}", "--rate", "3")
+        assert (len(delivered(of_one)), of_two) == (3, [])
+    assert result.status == 130
+    assert result.err == f"phoenix ({one}): 3 written, 4 pending\n  interrupted; repeat the command to continue\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_after_the_last_run_is_no_interruption(goldspan: Goldspan, store: Path):
+    def answer(request: Request) -> Answer:
+        os.kill(os.getpid(), signal.SIGINT)
+        return accept(request)
+
+    with recording_server(answer) as (url, _):
+        result = goldspan("export", store, "--to", f"phoenix:{url}")
+    assert (result.status, result.err) == (0, f"phoenix ({url}): {RUNS} written\n")
 
 
 @pytest.fixture

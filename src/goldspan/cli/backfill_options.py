@@ -91,9 +91,9 @@ class ScoreBackfill:
     def send(self, runs: RunSource, total: int, *, as_json: bool) -> int:
         """Write the runs into each product and print the results; return the exit status.
 
-        0: each product has the scores of every run that it can show. A dry run prints the requests instead.
+        0: each product has the scores of every run that it can show. A dry run prints the requests instead. Raises
+        `KeyboardInterrupt` after Ctrl-C.
         """
-        from goldspan.cli.app import INTERRUPTED
         from goldspan.integrations.delivery_log import DeliveryLog
         from goldspan.integrations.http_client import ProductClient
 
@@ -102,15 +102,16 @@ class ScoreBackfill:
             # Each address and token is checked before anything is sent.
             clients = [stack.enter_context(closing(ProductClient(product))) for product in self.products]
             log = stack.enter_context(DeliveryLog(self.state, read_only=self.is_dry_run))
+            if self.is_dry_run:
+                for product in self.products:
+                    _print_requests(product, log, runs(), as_json=as_json)
+                return status
             is_stopped = stack.enter_context(_interrupt_flag())
             for product, client in zip(self.products, clients, strict=True):
-                if self.is_dry_run:
-                    _print_requests(product, log, runs(), as_json=as_json)
-                    continue
                 result = self._write(product, client, log, runs, total, is_stopped)
                 self._print_result(product, result)
                 if result.stopped_by == "interrupted":
-                    return INTERRUPTED
+                    raise KeyboardInterrupt
                 if not result.is_complete:
                     status = NOT_ALL_WRITTEN
         return status

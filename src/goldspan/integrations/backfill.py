@@ -115,7 +115,6 @@ class Backfill:
         pending: Sequence[ScoredRun] = ()
         while chunk := self._without_repetitions([*pending, *islice(source, size - len(pending))]):
             if self._is_stopped():
-                result.stopped_by = "interrupted"
                 break
             began = time.monotonic()
             pending, pause = self._deliver(chunk)
@@ -123,13 +122,17 @@ class Backfill:
                 break
             next_at = began + (len(chunk) / self._rate if self._rate is not None else 0.0)
             self._wait(max(pause, next_at - time.monotonic()))
+        if self._is_stopped() and total > result.count:
+            result.stopped_by = "interrupted"
         if result.stopped_by is not None:
             result.pending = max(0, total - result.count)
         return result
 
     def _unwritten(self, runs: Iterable[ScoredRun | None]) -> Iterator[ScoredRun]:
-        """Yield the runs that must be written."""
+        """Yield the runs that must be written, until the backfill is stopped."""
         for run in runs:
+            if self._is_stopped():  # also while no run must be written
+                return
             if run is None:
                 self._result.without_trace += 1
             elif (is_delivered := self._log.is_delivered(self._product, run)) is None:
@@ -153,7 +156,6 @@ class Backfill:
             if part.failure is None:
                 self._failing_since = None
             if self._is_stopped():
-                result.stopped_by = "interrupted"
                 return (), 0.0
         if part.failure is None:
             return (), 0.0
