@@ -59,7 +59,7 @@ class PhoenixState:
         rows = request.body["data"]
         missing = {row[target] for row in rows} - self.known
         if missing:
-            return failed(404, f"{noun} with IDs {', '.join(missing)} do not exist.")
+            return raw(f"{noun} with IDs {', '.join(missing)} do not exist.".encode(), 404)
         for row in rows:
             self.annotations[row[target], row["name"], row["identifier"]] = row
         return accepted({"data": []})
@@ -119,6 +119,18 @@ def test_phoenix_gets_the_scores_of_known_spans_in_spite_of_unknown_ones():
         assert len(server.received) == 4  # all, without one span, its rest, without one trace
     assert (result.written_count, result.not_found) == (2, unknown)
     assert "do not exist" in (result.error or "")
+
+
+def test_phoenix_may_name_unknown_spans_in_json():
+    known, unknown = (scored(evaluation(number)) for number in (1, 2))
+
+    def answer(request: Request) -> Whole:
+        is_known = all(row["span_id"] == known.span_id for row in request.body["data"])
+        return accepted() if is_known else failed(404, f"Spans with IDs {unknown.span_id} do not exist.")
+
+    with product_server(answer) as server:
+        result = deliver(Phoenix(server.url), known, unknown)
+    assert (result.written_count, result.not_found) == (1, [unknown])
 
 
 @pytest.mark.parametrize("reply", [failed(404, "Not Found"), raw(b"<html>", 404), raw(b"[1]", 404)])

@@ -17,6 +17,7 @@ from opentelemetry.trace import Tracer
 
 from goldspan import Evaluation, ScoringProcessor
 from goldspan.integrations.product_sink import ProductSink
+from goldspan.integrations.score_delivery import ScoreDelivery
 from goldspan.integrations.scored_runs import RunScore, scored_run
 from goldspan.store import open_store
 from recipes.environments import is_built
@@ -25,6 +26,7 @@ from support.command_line import goldspan as goldspan  # a fixture
 from support.gateway_process import eventually, serving
 from support.metric_readers import Meter
 from support.product_programs import MLflowProgram, PhoenixProgram, ProductProgram, ShownScore
+from support.product_server import client_of
 
 pytestmark = pytest.mark.e2e
 
@@ -206,6 +208,22 @@ def test_scores_that_arrive_before_their_spans_are_written_later(program, golden
         assert_shown(program, evaluation)
     application.provider.shutdown()
     assert application.dropped == 0
+
+
+def test_an_unknown_trace_does_not_keep_known_ones_from_their_scores(program, goldens):
+    application = Application(program, goldens)
+    application.run("search", "book")
+    application.settle()
+    application.provider.shutdown()
+    (known,) = application.evaluations
+    trace_id, span_id = f"{time.time_ns():032x}", f"{time.time_ns():016x}"
+    unknown = replace(known, run=replace(known.run, run_id=f"{trace_id}:{span_id}", trace_ids=(trace_id,)))
+    unknown = replace(unknown, run=replace(unknown.run, span_id=span_id))
+    runs = [scored_run(unknown), scored_run(replace(known, passed=False, revision=2))]
+    with client_of(program.product) as client:
+        result = ScoreDelivery(program.product, client).deliver([run for run in runs if run is not None])
+    assert (result.written_count, result.not_found) == (1, runs[:1])
+    assert_shown(program, replace(known, passed=False, revision=2))
 
 
 def test_the_gateway_forwards_spans_and_writes_their_scores(program, tmp_path):

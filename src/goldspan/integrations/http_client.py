@@ -51,7 +51,7 @@ class DeliveryError(Exception):
         self.retry_after = retry_after
         """The seconds that the product asks to wait."""
         self.reply = reply
-        """The JSON value of the reply. It is foreign text: do not log it."""
+        """The JSON value of the reply, or its text if it is not JSON. It is foreign text: do not log it."""
         self.unknown_run_ids = unknown_run_ids
         """Of a failure `not_found`: the runs whose trace is unknown, if `Product.write` wrote all others."""
 
@@ -114,7 +114,7 @@ class ProductClient:
             _failure_kind(status),
             self._describe(request, status, body),
             retry_after=parse_retry_after(response.headers),
-            reply=_json_value(body),
+            reply=body.decode("utf-8", "replace") if (value := _json_value(body)) is None else value,
         )
 
     def close(self) -> None:

@@ -75,10 +75,11 @@ class Phoenix(Product):
 
 def _named_runs(error: DeliveryError, runs: Sequence[ScoredRun]) -> set[str]:
     """Return the ids of the runs whose span or trace a reply names as unknown."""
-    detail = error.reply.get("detail") if isinstance(error.reply, Mapping) else None
-    if not isinstance(detail, str):
+    # Phoenix 20.26 answers with plain text: "Spans with IDs ... do not exist."
+    reply = error.reply.get("detail") if isinstance(error.reply, Mapping) else error.reply
+    if not isinstance(reply, str):
         return set()
-    return {run.run_id for run in runs if (run.span_id or run.trace_id) in detail}
+    return {run.run_id for run in runs if (run.span_id or run.trace_id) in reply}
 
 
 def _annotation(run: ScoredRun, score: RunScore, target: str) -> dict[str, Any]:
