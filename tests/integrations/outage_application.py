@@ -69,8 +69,8 @@ class AccountedSink(ProductSink):
         with self._lock:
             # The sink settles the runs of replaced revisions first, as a result without parts.
             self.replaced += count - part.count - lost
-            self.written += part.written
-            self.refused += len(part.refused)
+            self.written += part.written_count
+            self.refused += len(part.refusals)
             is_open = super()._settle(part, count, known_since, lost)
             self.most_held = max(self.most_held, self._held())
             return is_open

@@ -71,13 +71,13 @@ class Program:
                 checked += 1
                 if condition(sample):
                     return sample
-            assert self._process.poll() is None, self._errors.read_text()
+            assert self._process.poll() is None, self.errors
             assert time.monotonic() < until, self.samples[-1:]
             time.sleep(0.02)
 
     def end(self) -> None:
         self.tell("end")
-        assert self._process.wait(PATIENCE_S) == 0, self._errors.read_text()
+        assert self._process.wait(PATIENCE_S) == 0, self.errors
         self._reader.join()
 
     def close(self) -> None:
@@ -87,6 +87,11 @@ class Program:
             assert stream is not None
             stream.close()
         self._process.wait()
+
+    @property
+    def errors(self) -> str:
+        """What the program wrote to its standard error."""
+        return self._errors.read_text()
 
     def of_phase(self, phase: str) -> list[Sample]:
         return [sample for sample in self.samples if sample["phase"] == phase]
@@ -139,6 +144,7 @@ def test_an_application_survives_every_failure_of_its_product_and_loses_no_score
         program.tell("rest")
         time.sleep(1)  # the last requests are scored
         before = program.wait_for(lambda sample: sample["cpu"] is None)
+        assert "your application goes on" not in program.errors  # a fault of goldspan itself
         product.play("healthy")
         after = program.wait_for(is_settled)
         print(f"recovered: {after}", flush=True)
