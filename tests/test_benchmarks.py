@@ -52,6 +52,7 @@ def test_the_cost_of_each_failure_of_a_product_is_printed_as_ratios_to_no_sink()
     assert done.stdout.splitlines()[-1].startswith(("  ok  ", "  MISSED"))
 
 
+@pytest.mark.e2e
 def test_goldspan_loses_no_tool_in_a_thread_which_the_benchmark_shows_without_peers() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "context.py", "--check"], capture_output=True, text=True, check=True
@@ -249,6 +250,7 @@ def test_the_cost_of_a_judge_is_printed_beside_a_pipeline_without_one() -> None:
     assert "characters of evidence" in done.stdout
 
 
+@pytest.mark.e2e
 def test_a_decorated_request_is_followed_through_the_modules_of_goldspan() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "walk.py", "--list"], capture_output=True, text=True, check=True

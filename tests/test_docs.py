@@ -196,6 +196,7 @@ def test_shown_output_is_compared_with_the_actual_output(shown: str, output: str
     assert matches(shown, output) is same
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("page", "complaint"),
     [

@@ -38,6 +38,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.e2e
 def test_the_summary_names_the_missing_programs_and_the_other_reasons(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess()
     result.assert_outcomes(passed=1, skipped=3)
@@ -50,6 +51,7 @@ def test_the_summary_names_the_missing_programs_and_the_other_reasons(suite: pyt
     assert result.ret == 0
 
 
+@pytest.mark.e2e
 def test_nothing_skipped_fails_if_a_test_was_skipped(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess("--nothing-skipped")
     result.assert_outcomes(passed=1, skipped=3)
@@ -88,6 +90,7 @@ def suite_with_slow_tests(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "processes",
     [pytest.param([], marks=pytest.mark.e2e, id="one process"), pytest.param(["-n", "2"], id="two processes")],
@@ -100,12 +103,14 @@ def test_what_is_left_for_make_test_all_is_counted_at_the_end(
     result.stdout.fnmatch_lines(["left for make test-all: 3 end-to-end tests"])
 
 
+@pytest.mark.e2e
 def test_where_everything_runs_nothing_is_said_to_be_left(suite_with_slow_tests: pytest.Pytester) -> None:
     result = suite_with_slow_tests.runpytest_subprocess("-m", "not stress")
     result.assert_outcomes(passed=4, deselected=1)
     result.stdout.no_fnmatch_line("left for make test-all*")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("profile", "number", "of_a_share"),
     [

@@ -83,6 +83,7 @@ def _evaluations(received: Received) -> int:
     return sum(point.as_int for point in received.metrics["goldspan.evaluations"].sum.data_points)
 
 
+@pytest.mark.e2e
 def test_the_exporter_variable_scores_an_unmodified_program(program: Program, received: tuple[str, Received]) -> None:
     done = program.run(OTEL_TRACES_EXPORTER="goldspan", GOLDSPAN_GOLDENS="goldens.yaml")
     _, got = received

@@ -47,6 +47,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(demo(folder.parent, "--out", folder), folder)
 
 
+@pytest.mark.e2e
 def test_out_keeps_the_results_with_their_values_in_a_store(kept: Kept) -> None:
     with open_store(kept.folder / "goldspan.db", read_only=True) as store:
         assert store.count() == VerdictCounts(passed=3, failed=8, not_evaluated=2)
@@ -80,6 +81,7 @@ def test_a_store_with_runs_of_another_service_is_not_modified(tmp_path: Path) ->
     assert [each.name for each in tmp_path.iterdir()] == ["goldspan.db"]
 
 
+@pytest.mark.e2e
 def test_the_printed_commands_can_be_pasted_into_a_shell(kept: Kept) -> None:
     assert kept.lines[-2:] == [
         "See them in the browser:",

@@ -565,6 +565,7 @@ def test_sigint_ends_the_command_while_the_model_does_not_answer(score):
     assert stderr == b""
 
 
+@pytest.mark.e2e
 def test_the_progress_bar_counts_the_judged_runs(score):
     pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
     ours, theirs = pty.openpty()

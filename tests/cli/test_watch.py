@@ -149,6 +149,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_stored_and_new_evaluations_are_printed_one_per_line(folder: Path) -> None:
     with serving(folder, *QUICK) as gateway:
         send(gateway, "search", "book")

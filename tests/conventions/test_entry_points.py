@@ -104,6 +104,7 @@ def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(PACKAGE, CONVENTION, ENTRY_POINTS, under=tmp_path_factory.mktemp("package"))
 
 
+@pytest.mark.e2e
 def test_a_convention_of_an_installed_package_is_used_without_configuration(installed_package: Path) -> None:
     assert json.loads(run_python(FROM_SPANS, beside=installed_package).stdout) == [RUN]
 

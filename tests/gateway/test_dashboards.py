@@ -234,6 +234,7 @@ def _is_by_name(override: Mapping[str, Any]) -> bool:
     return bool(override["matcher"]["id"] == "byName")
 
 
+@pytest.mark.e2e
 def test_the_variables_query_only_labels_that_the_gateway_exports(known: Known) -> None:
     queries = [filled(each["query"]["query"]) for each in VARIABLES.values() if each["type"] == "query"]
     assert [fault for query in queries for fault in faults_of(label_values(query), known)] == []

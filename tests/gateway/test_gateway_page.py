@@ -36,6 +36,7 @@ def test_the_tables_of_the_page_are_current() -> None:
     assert all(f"| `{limit.name}` |" in PAGE for limit in LIMITS)
 
 
+@pytest.mark.e2e
 @pytest.mark.needs("curl", "python3")
 def test_the_posted_example_spans_give_the_run_on_the_page(tmp_path: Path) -> None:
     for name in ("goldens.yaml", "spans.json"):

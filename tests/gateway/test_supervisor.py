@@ -130,6 +130,7 @@ def test_a_killed_worker_is_restarted_on_the_same_port(gateway: StartGateway) ->
     assert "worker 0 ended (SIGKILL); restarting it in 1 s" in logged
 
 
+@pytest.mark.e2e
 def test_the_workers_end_when_the_supervisor_is_killed(gateway: StartGateway) -> None:
     program = gateway()
     pids = [program.worker_info(index)["pid"] for index in range(2)]
@@ -213,12 +214,14 @@ def _unused(settings: GatewaySettings, index: int) -> int:
 # --- one --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_a_single_worker_runs_in_the_main_process(gateway: StartGateway) -> None:
     program = gateway(workers=1)
     assert program.worker_info(0)["pid"] == program.process.pid
     assert program.stop_with() == (0, "")
 
 
+@pytest.mark.e2e
 def test_a_second_gateway_on_the_same_folder_is_refused(gateway: StartGateway) -> None:
     first = gateway(workers=1)
     first.worker_info(0)

@@ -168,6 +168,7 @@ def gateway_environment(url: str) -> Mapping[str, str]:
     return {"PHOENIX_COLLECTOR_ENDPOINT": url, "PHOENIX_API_KEY": "secret-0123456789"}
 
 
+@pytest.mark.e2e
 def test_the_gateway_writes_the_scores_of_its_runs(tmp_path: Path):
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("-g", "goldens.yaml", "--product", "phoenix", "--grace", "0")
@@ -186,6 +187,7 @@ def test_the_gateway_writes_the_scores_of_its_runs(tmp_path: Path):
     assert {got.headers["authorization"] for got in server.received} == {"Bearer secret-0123456789"}
 
 
+@pytest.mark.e2e
 def test_a_product_that_is_down_delays_neither_the_gateway_nor_its_end(tmp_path: Path):
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("-g", "goldens.yaml", "--product", "phoenix:http://127.0.0.1:1", "--grace", "0")

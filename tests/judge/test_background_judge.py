@@ -140,6 +140,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.e2e
 def test_an_interrupted_program_ends_promptly_and_without_output():
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
     with serving(only_the_first) as model:

@@ -302,6 +302,7 @@ def installed_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(PACKAGE, CODE, ENTRY_POINTS, under=tmp_path_factory.mktemp("package"))
 
 
+@pytest.mark.e2e
 def test_a_package_that_offers_a_metric_needs_only_be_installed(installed_package: Path) -> None:
     code = """
 import json

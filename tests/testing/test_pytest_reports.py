@@ -64,6 +64,7 @@ def read_cases(project: pytest.Pytester) -> dict[str, tuple[str, str, int]]:
     return {case.golden_id: (case.outcome, case.reason, case.attempts) for case in results.cases}
 
 
+@pytest.mark.e2e
 def test_a_process_that_dies_loses_no_finished_case_and_shows_the_one_that_killed_it(project: pytest.Pytester) -> None:
     (project.path / "goldens.yaml").write_text(GOLDENS + "  - {id: fatal, input: exit, tools: [search]}\n")
     (project.path / "out").mkdir()

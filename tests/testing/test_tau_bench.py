@@ -73,6 +73,7 @@ async def agent(text, golden):
 """
 
 
+@pytest.mark.e2e
 def test_replayed_runs_give_the_published_statistics_of_writes_through_the_command(tmp_path: Path) -> None:
     (tmp_path / "replay.py").write_text(REPLAYING_AGENT, encoding="utf-8")
     goldens = [

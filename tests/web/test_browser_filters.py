@@ -102,6 +102,7 @@ def test_a_selected_filter_narrows_the_list(
     expect_runs(visit.page, number)
 
 
+@pytest.mark.e2e
 def test_several_filters_are_combined(visit: Visit) -> None:
     field(visit.page, "Tool").fill("book trip")
     field(visit.page, "Role of the tool").select_option("missing")
