@@ -47,7 +47,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(demo(folder.parent, "--out", folder), folder)
 
 
-@pytest.mark.e2e
 def test_out_keeps_the_results_with_their_values_in_a_store(kept: Kept) -> None:
     with open_store(kept.folder / "goldspan.db", read_only=True) as store:
         assert store.count() == VerdictCounts(passed=3, failed=8, not_evaluated=2)

@@ -59,7 +59,6 @@ def test_a_full_disk_is_answered_503_and_the_gateway_resumes_when_there_is_space
         eventually(lambda: {*runs} <= _passed(gateway), lambda: gateway.log)
 
 
-@pytest.mark.e2e
 def test_a_full_journal_is_answered_503_and_accepted_requests_are_scored_and_forwarded(tmp_path: Path) -> None:
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     draw = random.Random(2)

@@ -119,7 +119,6 @@ def bytes_in(folder: Path) -> bytes:
 # --- a working judge --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.e2e
 def test_a_verdict_is_exported_and_stored_as_a_revision_without_the_explanation(tmp_path: Path) -> None:
     good = opinion(0.25, "T3", WORDS, prompt_tokens=1000, completion_tokens=100)
     with modelled([good]) as model, back_end() as there:

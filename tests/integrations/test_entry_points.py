@@ -168,7 +168,6 @@ def gateway_environment(url: str) -> Mapping[str, str]:
     return {"PHOENIX_COLLECTOR_ENDPOINT": url, "PHOENIX_API_KEY": "secret-0123456789"}
 
 
-@pytest.mark.e2e
 def test_the_gateway_writes_the_scores_of_its_runs(tmp_path: Path):
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
     options = ("-g", "goldens.yaml", "--product", "phoenix", "--grace", "0")

@@ -98,7 +98,6 @@ def test_pre_commit_accepts_the_hooks(command: str, file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.e2e
 def test_the_hook_checks_the_golden_files_that_pre_commit_names(tmp_path: Path) -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     (repository,) = yaml.safe_load((RECIPES / "pre-commit-config.yaml").read_text())["repos"]
@@ -111,7 +110,6 @@ def test_the_hook_checks_the_golden_files_that_pre_commit_names(tmp_path: Path) 
     assert "more.goldens.yaml, golden 'c': unknown key 'inptu'." in done.stdout
 
 
-@pytest.mark.e2e
 @NEEDS_BASH
 def test_the_step_of_the_action_checks_the_results_and_writes_the_summary(tmp_path: Path) -> None:
     action = yaml.safe_load((RECIPES / "github" / "action.yml").read_text())

@@ -306,7 +306,6 @@ trace.set_tracer_provider(trace.NoOpTracerProvider())
 """
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("code", "environment", "complaint"),
     [
