@@ -217,8 +217,8 @@ def test_an_unknown_trace_does_not_keep_known_ones_from_their_scores(program, go
     application.provider.shutdown()
     (known,) = application.evaluations
     trace_id, span_id = f"{time.time_ns():032x}", f"{time.time_ns():016x}"
-    unknown = replace(known, run=replace(known.run, run_id=f"{trace_id}:{span_id}", trace_ids=(trace_id,)))
-    unknown = replace(unknown, run=replace(unknown.run, span_id=span_id))
+    run = replace(known.run, run_id=f"{trace_id}:{span_id}", trace_ids=(trace_id,), span_id=span_id)
+    unknown = replace(known, run=run)
     runs = [scored_run(unknown), scored_run(replace(known, passed=False, revision=2))]
     with client_of(program.product) as client:
         result = ScoreDelivery(program.product, client).deliver([run for run in runs if run is not None])

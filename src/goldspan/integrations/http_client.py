@@ -114,7 +114,7 @@ class ProductClient:
             _failure_kind(status),
             self._describe(request, status, body),
             retry_after=parse_retry_after(response.headers),
-            reply=body.decode("utf-8", "replace") if (value := _json_value(body)) is None else value,
+            reply=_json_value_or_text(body),
         )
 
     def close(self) -> None:
@@ -163,6 +163,11 @@ def _json_value(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _json_value_or_text(body: bytes) -> Any:
+    value = _json_value(body)
+    return body.decode("utf-8", "replace") if value is None else value
 
 
 def _error_message(body: bytes) -> str:
