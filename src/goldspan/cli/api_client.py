@@ -41,6 +41,7 @@ class ApiClient:
 
     def __init__(self, address: str, token: str | None = None, ca_file: Path | None = None) -> None:
         self.address = _parse_address(address)
+        self._has_answered = False
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         # A proxy is not used for loopback addresses: it cannot reach them, and must not see the token.
         here = urlsplit(self.address).hostname in _LOOPBACK
@@ -113,6 +114,7 @@ class ApiClient:
             raise self._not_goldspan_error() from None
         if not isinstance(read, dict):
             raise self._not_goldspan_error()
+        self._has_answered = True
         return read
 
     def _status_error(self, refusal: urllib.error.HTTPError) -> GoldspanError:
@@ -145,7 +147,9 @@ class ApiClient:
         if isinstance(reason, TimeoutError):
             return GatewayUnavailableError(f"{self.address} does not answer within {_TIMEOUT_S:g} seconds")
         what = (reason.strerror if isinstance(reason, OSError) else None) or str(reason) or type(reason).__name__
-        hint = "; try https://" if isinstance(error, (HTTPException, ConnectionResetError)) else ""
+        # A gateway that answered before is stopping: it closed this connection before it read the request.
+        is_closed = isinstance(error, (HTTPException, ConnectionResetError))
+        hint = "; try https://" if is_closed and not self._has_answered else ""
         return GatewayUnavailableError(
             f"{self.address} does not answer: {what[0].lower()}{what[1:_MAX_MESSAGE_LENGTH]}{hint}"
         )
