@@ -48,8 +48,9 @@ cover: $(VENV)/.dev ## run what test-all runs, with branch coverage; no test may
 recipes: ## create the environments of the tracers, frameworks, clients and products that some tests need, in .recipes
 	@$(PYTHON) tests/recipes/environments.py
 
-recordings: $(VENV)/.dev ## record what some frameworks export into tests/fixtures/recorded
+recordings: $(VENV)/.dev ## record what some frameworks export, and what Phoenix and MLflow reply, into tests/fixtures
 	@$(VENV)/bin/python tests/recipes/recording/record.py
+	@$(VENV)/bin/python tests/recipes/recording/record_products.py
 
 stress: $(VENV)/.dev ## run the tests that take hours, and each law with thousands of examples; STRESS=0.01 makes them a hundredth as long
 	STRESS=$(STRESS) $(RUN) pytest -m 'stress or hypothesis' --hypothesis-profile thorough --capture=no -o faulthandler_timeout=0

@@ -167,7 +167,7 @@ def _median_us(seconds: Sequence[float]) -> float | None:
 
 def _accelerate(speed: float) -> None:
     for module, names in (
-        (http_client, ["_MAX_REPLY_SECONDS"]),
+        (http_client, ["MAX_REPLY_SECONDS"]),
         (score_delivery, ["_FIRST_PAUSE_SECONDS", "_MAX_PAUSE_SECONDS", "_MISCONFIGURED_PAUSE_SECONDS"]),
         (product_sink, ["_MIN_WAIT_SECONDS"]),
     ):

@@ -62,6 +62,7 @@ def test_a_request_has_the_token_the_query_and_a_json_body():
         (422, "refused"),
         (429, "overloaded"),
         (500, "unavailable"),
+        (501, "refused"),
         (502, "unavailable"),
         (503, "overloaded"),
         (507, "unavailable"),
@@ -103,7 +104,7 @@ def test_a_silent_product_is_unavailable_after_the_timeout():
 
 
 def test_a_reply_in_small_parts_ends_after_a_time(monkeypatch):
-    monkeypatch.setattr(http_client, "_MAX_REPLY_SECONDS", 0.05)
+    monkeypatch.setattr(http_client, "MAX_REPLY_SECONDS", 0.05)
     error = error_of(drip(b" " * 1000, pause=0.02))
     assert (error.kind, str(error)) == ("unavailable", "table: a reply took longer than 0.05 seconds")
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from goldspan.integrations.http_client import ProductClient
 from goldspan.integrations.product import Product, ProductRequest
@@ -24,6 +24,9 @@ class Request:
     method: str
     path: str
     query: dict[str, str]
+    """The parameters; of a repeated one, the last value."""
+    query_lists: dict[str, list[str]]
+    """The parameters with all values of each."""
     headers: dict[str, str]
     body: Any
 
@@ -44,7 +47,8 @@ class ProductServer(Model):
 
     def _reply(self, received: Received, number: int, method: str) -> Reply:
         parts = urlsplit(received.path)
-        request = Request(method, parts.path, dict(parse_qsl(parts.query)), received.headers, received.body)
+        query = dict(parse_qsl(parts.query)), parse_qs(parts.query)
+        request = Request(method, parts.path, *query, received.headers, received.body)
         with self._answering:
             self.received.append(request)
             return self.answer(request)

@@ -69,7 +69,10 @@ def _postprocess_claude(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     if not is_denied and _has_failed(attributes):
         facts.error = facts.error or str(attributes.get("error_type") or "error")
     is_uninformative = "decision" in attributes or facts.name == ""
-    return None if is_uninformative and facts.outcome is None and facts.error is None else facts
+    if is_uninformative and facts.outcome is None and facts.error is None:
+        # No other convention may read it: Phoenix adds attributes of OpenInference to it.
+        return SpanFacts(role="aside") if facts.name == "" else None
+    return facts
 
 
 def _claude_output_messages(attributes: Mapping[str, Any]) -> Messages:

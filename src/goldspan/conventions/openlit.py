@@ -37,7 +37,9 @@ _TEAM_ATTRIBUTES = ("gen_ai.agno.team.agents", "gen_ai.graph.status", "gen_ai.gr
 def _postprocess(span: SpanRecord, facts: SpanFacts) -> SpanFacts | None:
     attributes = span.attributes
     operation = attributes.get(semconv.OPERATION)
-    if operation == semconv.EXECUTE_TOOL and span.scope.endswith(".langchain") and span.status == "error":
+    # Some tools keep no scopes: then the id alone decides.
+    is_langchain = not span.scope or span.scope.endswith(".langchain")
+    if operation == semconv.EXECUTE_TOOL and is_langchain and span.status == "error":
         if _RUN_ID.fullmatch(str(attributes.get(semconv.TOOL_CALL_ID))):
             facts.call_id = ""
     elif operation == semconv.INVOKE_AGENT and attributes.get(_PROVIDER) == "langgraph":

@@ -7,12 +7,12 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from goldspan._http import BASE_URL_PATTERN, SecretRedactor, parse_retry_after, suppress_instrumentation, to_one_line
 from goldspan._version import __version__
 from goldspan.errors import ConfigurationError, MissingExtraError
-from goldspan.integrations.product import Product, ProductReply, ProductRequest
+from goldspan.integrations.product import ProductReply, ProductRequest
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,8 +27,7 @@ product does not know a trace or span (yet). `refused`: the product will never a
 
 TIMEOUT_SECONDS = 10.0
 """The maximum time to connect, and between two parts of a reply."""
-_MAX_REPLY_SECONDS = 30.0
-"""The maximum time to read a reply that arrives in small parts."""
+MAX_REPLY_SECONDS = 30.0
 MAX_REPLY_BYTES = 16 << 20
 _MAX_MESSAGE_LENGTH = 300
 _HEADER_VALUE_PATTERN = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
@@ -56,15 +55,48 @@ class DeliveryError(Exception):
         """Of a failure `not_found`: the runs whose trace is unknown, if `Product.write` wrote all others."""
 
 
+class ReplyTooLargeError(DeliveryError):
+    """A reply is longer than the client accepts."""
+
+
+class Endpoint(Protocol):
+    """An HTTP API: a product, or a source of traces."""
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+
+    @property
+    def base_url(self) -> str:
+        """The address, without a password or a query."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of every request. Their values are secret."""
+
+
 class ProductClient:
     """Sends requests to one product. It follows no redirection, so the token reaches one host only.
+
+    Args:
+        product: The product, or another HTTP API.
+        timeout: The maximum time to connect, and between two parts of a reply, in seconds.
+        max_reply_bytes: The maximum length of a reply. Default: `MAX_REPLY_BYTES`
+        max_reply_seconds: The maximum time to read a reply that arrives in small parts. Default: `MAX_REPLY_SECONDS`
 
     Raises:
         ConfigurationError: The base URL or a header is invalid.
         MissingExtraError: The extra `integrations` is not installed.
     """
 
-    def __init__(self, product: Product, *, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        product: Endpoint,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        max_reply_bytes: int | None = None,
+        max_reply_seconds: float | None = None,
+    ) -> None:
         if find_spec("httpx2") is None:  # importing it takes longer than an application may wait for
             raise MissingExtraError(f"the integration {product.name}", "integrations")
         if not BASE_URL_PATTERN.fullmatch(product.base_url):
@@ -79,6 +111,8 @@ class ProductClient:
         self._product_name = product.name
         self._headers = {"user-agent": f"goldspan/{__version__}", **headers}
         self._timeout = timeout
+        self._max_reply_bytes = max_reply_bytes
+        self._max_reply_seconds = max_reply_seconds
         self._client: httpx2.Client | None = None
 
     def send(self, request: ProductRequest) -> ProductReply:
@@ -123,17 +157,19 @@ class ProductClient:
             self._client.close()
 
     def _read_bounded(self, response: httpx2.Response) -> bytes:
-        until = time.monotonic() + _MAX_REPLY_SECONDS
+        max_bytes, max_seconds = self._max_reply_bytes or MAX_REPLY_BYTES, self._max_reply_seconds or MAX_REPLY_SECONDS
+        until = time.monotonic() + max_seconds
         body = bytearray()
         for chunk in response.iter_bytes():
             body += chunk
-            if len(body) > MAX_REPLY_BYTES:
-                raise DeliveryError(
-                    "unavailable", f"{self._product_name}: a reply is longer than {MAX_REPLY_BYTES} bytes"
+            if len(body) > max_bytes:
+                raise ReplyTooLargeError(
+                    "unavailable", f"{self._product_name}: a reply is longer than {max_bytes} bytes"
                 )
             if time.monotonic() > until:
                 raise DeliveryError(
-                    "unavailable", f"{self._product_name}: a reply took longer than {_MAX_REPLY_SECONDS:g} seconds"
+                    "unavailable",
+                    f"{self._product_name}: a reply took longer than {max_seconds:g} seconds",
                 )
         return bytes(body)
 
@@ -155,7 +191,7 @@ def _failure_kind(status: int) -> FailureKind:
         return "not_found"
     if status in (408, 425, 429, 503):
         return "overloaded"
-    return "unavailable" if status >= 500 else "refused"
+    return "unavailable" if status >= 500 and status != 501 else "refused"  # 501: not implemented, and will not be soon
 
 
 def _json_value(body: bytes) -> Any:

@@ -19,7 +19,7 @@ class ProductRequest:
     """The path below the product's base URL."""
     body: Any = None
     """A JSON value; `None` for a request without a body."""
-    query: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     absent_is_success: bool = False
     """Whether 404 means that the work is done, as when a score is deleted that does not exist."""
 

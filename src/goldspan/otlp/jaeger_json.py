@@ -26,8 +26,8 @@ from goldspan.otlp.json_fields import (
 
 _RESPONSE_KEYS = frozenset({"total", "limit", "offset", "errors"})
 """The keys besides `data` in an API response."""
-_MISSING_SERVICE_NAME = "OTLPResourceNoServiceName"
-"""The name that the Collector writes if there is no service name, which Jaeger requires."""
+MISSING_SERVICE_NAMES = frozenset({"OTLPResourceNoServiceName", "missing-service-name", "empty-service-name"})
+"""The names that the Collector and Jaeger write if there is no service name, which Jaeger requires."""
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES: Mapping[str, SpanStatus] = {"OK": "ok", "ERROR": "error"}
 _IGNORED_TAGS = ("otel.scope.version", "otel.library.version", "w3c.tracestate", "internal.span.format")
@@ -77,7 +77,7 @@ def decode_traces(document: dict[str, Any]) -> DecodedSpans:
 def _resource_attributes(process: dict[str, Any]) -> dict[str, Any]:
     service = text_field(process, "serviceName")
     return {
-        **({"service.name": service} if service not in ("", _MISSING_SERVICE_NAME) else {}),
+        **({"service.name": service} if service and service not in MISSING_SERVICE_NAMES else {}),
         **_tag_attributes(process, "tags"),
     }
 
