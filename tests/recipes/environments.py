@@ -117,6 +117,26 @@ _NODE = {
 """The environments for Node.js. All except `node` are for `make recordings`."""
 
 
+COLLECTOR = "collector"
+"""The environment of the OpenTelemetry Collector, which needs Go. It is built from its modules."""
+_COLLECTOR_BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.161.0"
+_COLLECTOR_MANIFEST = Path(__file__).parent / "collector" / "builder.yaml"
+
+KAFKA = "kafka"
+"""The environment of an Apache Kafka broker, which needs Java and Maven."""
+_KAFKA_PROJECT = Path(__file__).parent / "kafka" / "pom.xml"
+
+
+def kafka_libraries() -> Path:
+    """Return the folder with the libraries of the Kafka broker, whether it exists or not."""
+    return FOLDER / KAFKA / "libraries"
+
+
+def collector_program() -> Path:
+    """Return the Collector, whether it exists or not."""
+    return FOLDER / COLLECTOR / "build" / ("otelcol.exe" if sys.platform == "win32" else "otelcol")
+
+
 def python_of(name: str) -> Path:
     """Return the interpreter of an environment, whether it exists or not."""
     return FOLDER / name / ("Scripts" if sys.platform == "win32" else "bin") / "python"
@@ -135,7 +155,11 @@ def is_up_to_date(name: str) -> bool:
 def build(name: str) -> None:
     """Delete and rebuild an environment."""
     shutil.rmtree(FOLDER / name, ignore_errors=True)
-    if name in _NODE:
+    if name == COLLECTOR:
+        _build_collector()
+    elif name == KAFKA:
+        _build_kafka()
+    elif name in _NODE:
         (FOLDER / name).mkdir(parents=True)
         # The tests need no install scripts of packages.
         npm = ["npm", "install", "--prefix", str(FOLDER / name), "--ignore-scripts", "--no-audit", "--no-fund"]
@@ -146,6 +170,20 @@ def build(name: str) -> None:
     else:
         _build_for_python(name)
     _receipt(name).write_text(_wanted(name), encoding="utf-8")
+
+
+def _build_collector() -> None:
+    folder = FOLDER / COLLECTOR
+    folder.mkdir(parents=True)
+    _call(COLLECTOR, ["go", "install", _COLLECTOR_BUILDER], {"GOBIN": str(folder)})
+    shutil.copy(_COLLECTOR_MANIFEST, folder)
+    _call(COLLECTOR, [str(folder / "builder"), "--config", _COLLECTOR_MANIFEST.name], folder=folder)
+
+
+def _build_kafka() -> None:
+    (FOLDER / KAFKA).mkdir(parents=True)
+    copy = ["mvn", "--batch-mode", "--quiet", "--file", str(_KAFKA_PROJECT), "dependency:copy-dependencies"]
+    _call(KAFKA, [*copy, f"-DoutputDirectory={kafka_libraries()}", "-DincludeScope=runtime"])
 
 
 def _build_for_python(name: str) -> None:
@@ -159,10 +197,10 @@ def _build_for_python(name: str) -> None:
         _call(name, [*pip, *call])
 
 
-def _call(name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
-    """Run a command with additional environment variables."""
+def _call(name: str, command: list[str], more: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+    """Run a command in a folder with additional environment variables."""
     environment = {**os.environ, **(more or {})}
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, env=environment, cwd=folder)
     if done.returncode:
         raise SystemExit(f"{name}: {' '.join(command)} failed\n{done.stderr}")
 
@@ -173,6 +211,10 @@ def _receipt(name: str) -> Path:
 
 def _wanted(name: str) -> str:
     """Return the requirements, with pyproject.toml, because pip records goldspan's entry points when it installs."""
+    if name == COLLECTOR:
+        return _COLLECTOR_BUILDER + "\n" + _COLLECTOR_MANIFEST.read_text(encoding="utf-8")
+    if name == KAFKA:
+        return _KAFKA_PROJECT.read_text(encoding="utf-8")
     if name in _NODE:
         return json.dumps(_NODE[name])
     if name in _WITHOUT_GOLDSPAN:
@@ -182,10 +224,18 @@ def _wanted(name: str) -> str:
 
 def main() -> None:
     """Build the environments that are missing or outdated, as many at once as there are processors."""
-    names = [name for name in sys.argv[1:] or [*REQUIREMENTS, *PRODUCTS, "node"] if not is_up_to_date(name)]
+    names = [
+        name for name in sys.argv[1:] or [COLLECTOR, KAFKA, *REQUIREMENTS, *PRODUCTS, "node"] if not is_up_to_date(name)
+    ]
     if "node" in names and shutil.which("npm") is None:
         names.remove("node")
         print("node: npm is not installed, so the tests with exporters of Node.js will be skipped")
+    if COLLECTOR in names and shutil.which("go") is None:
+        names.remove(COLLECTOR)
+        print("collector: go is not installed, so the tests with the OpenTelemetry Collector will be skipped")
+    if KAFKA in names and not (shutil.which("mvn") and shutil.which("java")):
+        names.remove(KAFKA)
+        print("kafka: Java or Maven is not installed, so the tests with a Kafka broker will be skipped")
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as executor:
         for text in executor.map(_build_and_describe, names):
             print(text, flush=True)
