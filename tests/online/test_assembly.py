@@ -644,6 +644,22 @@ def _slow_lives(draw: st.DrawFn) -> list[tuple[int, str, int | None] | int | flo
     return happened
 
 
+def test_a_late_span_is_in_a_revision_although_its_trace_expires_before_the_revision_is_due() -> None:
+    process = Process(idle=10, late=40)
+    process.start(1, "agent")
+    assert process.end(1) == ["request 1: 0"]
+    process.start(2, "tool", 1)
+    process.start(3, "tool", 1)
+    process.wait(35)
+    process.end(2)
+    assert process.wait(6) == []  # the revision waits for the other tool
+    process.end(3)
+    assert process.wait(2) == ["request 1: 2 (revision 2)"]
+    assert process.wait(40) == []
+    assert not process.assembly.has_deadlines
+    assert process.counts == AssemblyCounts(late=2)
+
+
 @given(life=_slow_lives())
 def test_deadlines_at_any_moment_lose_no_span_and_final_runs_are_correct(
     life: list[tuple[int, str, int | None] | int | float],

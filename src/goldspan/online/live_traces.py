@@ -67,15 +67,15 @@ class CompletedTraces:
         return False
 
     def expire_old(self, now: float) -> None:
-        """Removes the traces that have received no late span for the configured time."""
+        """Removes the traces that were completed before the configured time, except those with a revision to come."""
         old = []
         for trace_id, trace in self._traces.items():
             age = now - trace.last_active
             if age < self._limits.late:
                 break
-            has_pending = trace_id in self._changed or any(
-                released.pending_span_ids for released in trace.released_spans
-            )
+            if trace_id in self._changed:
+                continue  # its late spans were accepted; its revision is due within the idle time
+            has_pending = any(released.pending_span_ids for released in trace.released_spans)
             if age >= self._limits.idle or not has_pending:
                 old.append(trace_id)
         for trace_id in old:
