@@ -121,16 +121,21 @@ def merge_hints(hints: Iterable[Hint]) -> list[tuple[Hint, int]]:
     Returns each hint with the number of affected runs, the most frequent first.
     """
     joined: dict[tuple[str, str], tuple[Hint, int]] = {}
-    for hint in hints:
+    merge_hint_counts(joined, ((hint, 1) for hint in hints))
+    return sorted(joined.values(), key=lambda entry: entry[1], reverse=True)
+
+
+def merge_hint_counts(joined: dict[tuple[str, str], tuple[Hint, int]], hints: Iterable[tuple[Hint, int]]) -> None:
+    """Adds hints, each with the number of affected runs, to the hints by kind."""
+    for hint, number in hints:
         kind = (hint.template, hint.advice)
         if kind in joined:
             known, runs = joined[kind]
             names = tuple(dict.fromkeys(known.names + hint.names))
             count = len(names) or known.count + hint.count
-            joined[kind] = (replace(known, count=count, names=names), runs + 1)
+            joined[kind] = (replace(known, count=count, names=names), runs + number)
         else:
-            joined[kind] = (hint, 1)
-    return sorted(joined.values(), key=lambda entry: entry[1], reverse=True)
+            joined[kind] = (hint, number)
 
 
 def _hints(run: Run) -> Iterator[Hint]:

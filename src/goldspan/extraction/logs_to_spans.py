@@ -36,7 +36,7 @@ def attach_logs(spans: list[SpanRecord], logs: Iterable[LogRecord], conventions:
     log_spans: dict[str, SpanRecord] = {}
     for log in logs:
         key = _log_fingerprint(log)
-        is_separate = bool(separate_sessions) and _session(log) in separate_sessions
+        is_separate = bool(separate_sessions) and log_session(log) in separate_sessions
         if log.name.startswith(_MESSAGE_EVENT_PREFIX) and log.trace_id and log.span_id and not is_separate:
             events.setdefault((log.trace_id, log.span_id), {})[key] = log
             continue
@@ -59,7 +59,12 @@ def log_target(log: LogRecord, conventions: ConventionSet) -> tuple[str | None, 
     span = _span_from_log(log, "", ())
     if span is None or conventions.classify(span).role is None:
         return None
-    return log.trace_id, _session(log)
+    return log.trace_id, log_session(log)
+
+
+def session_trace_id(session: str) -> str:
+    """Returns the id of the trace that the log events of a session form which belong to no other trace."""
+    return _hex_digest(session, 32)
 
 
 def _sessions_outside_traces(
@@ -73,7 +78,7 @@ def _sessions_outside_traces(
     for log in logs:
         if log.trace_id in trace_ids or log.name.startswith(_MESSAGE_EVENT_PREFIX):
             continue
-        session = _session(log)
+        session = log_session(log)
         if session is None or session in sessions:
             continue
         span = _span_from_log(log, "", trace_ids)
@@ -118,10 +123,10 @@ def _span_from_log(log: LogRecord, key: str, trace_ids: Container[str]) -> SpanR
     The span belongs to the event's trace if that is one of `trace_ids`, else to its session.
     """
     attributes = _body_and_attributes(log)
-    session = _session(log)
+    session = log_session(log)
     trace_id = log.trace_id
     if session is not None and trace_id not in trace_ids:
-        trace_id = _hex_digest(session, 32)
+        trace_id = session_trace_id(session)
     if not log.name or trace_id is None:
         return None
     end = log.time_ns
@@ -140,7 +145,8 @@ def _span_from_log(log: LogRecord, key: str, trace_ids: Container[str]) -> SpanR
     )
 
 
-def _session(log: LogRecord) -> str | None:
+def log_session(log: LogRecord) -> str | None:
+    """Returns the session that a log record names."""
     attributes = _body_and_attributes(log)
     session = next((attributes[name] for name in _SESSION_KEYS if attributes.get(name)), log.resource.get("session.id"))
     return None if session is None else str(session)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from goldspan.content import values
@@ -86,15 +87,18 @@ class OwnCallIds:
     The ids are collected on first use, because they are rarely needed.
     """
 
-    def __init__(self, nodes: Iterable[SpanNode]) -> None:
-        """Store the nodes for the first use."""
+    def __init__(self, nodes: Iterable[SpanNode], others: Container[str] = ()) -> None:
+        """Store the nodes for the first use. The ids in `others` are those of further spans."""
         self._nodes = nodes
-        self._ids: frozenset[str] | None = None
+        self._others = others
 
     def __contains__(self, call_id: object) -> bool:
-        if self._ids is None:
-            self._ids = frozenset(_own_call_ids(self._nodes))
-        return call_id in self._ids
+        return call_id in self.ids or call_id in self._others
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of the nodes."""
+        return frozenset(_own_call_ids(self._nodes))
 
 
 def _own_call_ids(nodes: Iterable[SpanNode]) -> Iterator[str]:

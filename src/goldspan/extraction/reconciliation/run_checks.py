@@ -265,17 +265,16 @@ def _is_likely_request(node: SpanNode) -> bool:
 def _count_split_calls(runs: Sequence[Run]) -> Counter[int]:
     """For each run, by position, how many of its calls another run at the same time requested or executed."""
     under: dict[str, list[tuple[int, ToolCall]]] = {}
-    for at, run in enumerate(runs):
-        for call in run.tool_calls:
+    in_order = sorted(range(len(runs)), key=lambda at: (runs[at].start_ns or 0, runs[at].run_id))
+    for at in in_order:
+        for call in runs[at].tool_calls:
             if call.call_id:
                 under.setdefault(call.call_id, []).append((at, call))
     found: Counter[int] = Counter()
     again = [calls for calls in under.values() if len(calls) > 1 and len({call.evidence for _, call in calls}) > 1]
     for calls in (alike for same_id in again for alike in _by_tool(same_id, runs)):
         for place, (at, call) in enumerate(calls):
-            near = calls[
-                max(0, place - _MAX_NEIGHBOURS) : place + _MAX_NEIGHBOURS
-            ]  # runs are in the order of their times
+            near = calls[max(0, place - _MAX_NEIGHBOURS) : place + _MAX_NEIGHBOURS]
             others = (other for other, other_call in near if other != at and other_call.evidence != call.evidence)
             found[at] += any(_overlap_in_time(runs[at], runs[other]) for other in others)
     return found + _count_delegated_runs(runs)

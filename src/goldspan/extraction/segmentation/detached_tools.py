@@ -63,12 +63,12 @@ def attach_detached_tools(segments: list[RunSpans]) -> list[RunSpans]:
 
     Returns the other segments, in the same order.
     """
-    detached = [segment for segment in segments if _is_detached(segment)]
+    detached = [segment for segment in segments if is_detached(segment)]
     if not detached or len(detached) == len(segments):
         return segments
     excluded = set(detached)
     requests = _RequestIndex(
-        [segment for segment in segments if segment not in excluded and not _is_single_turn(segment)]
+        [segment for segment in segments if segment not in excluded and not is_single_turn(segment)]
     )
     attached: set[RunSpans] = set()
     for segment in sorted(detached, key=lambda segment: (segment.nodes[0].sort_key, segment.trace_id)):
@@ -79,15 +79,15 @@ def attach_detached_tools(segments: list[RunSpans]) -> list[RunSpans]:
     return [segment for segment in segments if segment not in attached]
 
 
-def _is_detached(segment: RunSpans) -> bool:
-    """Whether only tools, and what tools call, are at work in a trace."""
+def is_detached(segment: RunSpans) -> bool:
+    """Returns whether only tools, and what tools call, are at work in a trace."""
     if segment.is_marked or segment.is_split:
         return False
     return has_only_tools(node.role for node in segment.nodes if node.owner is None)
 
 
-def _is_single_turn(segment: RunSpans) -> bool:
-    """Whether a trace is a single model call. The calls that it requested identify its tools better than time does."""
+def is_single_turn(segment: RunSpans) -> bool:
+    """Returns whether a trace is a single model call, whose calls identify its tools better than time does."""
     return segment.root is not None and segment.root.role == "model"
 
 
@@ -108,20 +108,21 @@ class _RequestIndex:
             interval = active_interval(node.span for node in segment.nodes)
             if interval is not None:
                 request = _ActiveRequest(segment, interval)
-                for key in dict.fromkeys(_segment_keys(segment)):
+                for key in dict.fromkeys(segment_keys(segment)):
                     self._by_key.setdefault(key, []).append(request)
 
     def find_active(self, tools: RunSpans) -> RunSpans | None:
         """The only request with a key of a tool trace that was active when the tools started."""
         spans = [node.span for node in tools.nodes]
-        for key in dict.fromkeys(_segment_keys(tools)):
+        for key in dict.fromkeys(segment_keys(tools)):
             active = [request for request in self._by_key.get(key, ()) if starts_during(spans, request.interval)]
             if active:
                 return active[0].segment if len(active) == 1 else None
         return None
 
 
-def _segment_keys(segment: RunSpans) -> Iterator[Hashable]:
+def segment_keys(segment: RunSpans) -> Iterator[Hashable]:
+    """Yields the correlation keys of the spans of a segment, and of the spans around it."""
     around = (*segment.nodes, *segment.nodes[0].ancestors())
     return correlation_keys((node.span, node.facts) for node in around)
 
@@ -132,7 +133,7 @@ def attach_servers(lone: list[RunSpans], others: Iterable[RunSpans]) -> list[Run
     Returns the remaining lone segments. A server without a matching call remains: the operator of a server may have
     only the server's own traces.
     """
-    servers = [segment for segment in lone if _is_server(segment.nodes[0])]
+    servers = [segment for segment in lone if is_lone_server(segment.nodes[0])]
     if not servers:
         return lone
     calls = _ToolSpanIndex(others)
@@ -145,7 +146,8 @@ def attach_servers(lone: list[RunSpans], others: Iterable[RunSpans]) -> list[Run
     return [segment for segment in lone if segment not in attached]
 
 
-def _is_server(node: SpanNode) -> bool:
+def is_lone_server(node: SpanNode) -> bool:
+    """Returns whether a span is the execution of a tool that an MCP server recorded."""
     return node.role == "tool" and "mcp" in node.facts.conventions and node.span.kind == _SERVER_KIND
 
 

@@ -67,7 +67,7 @@ def stitch_traces(segments: list[RunSpans]) -> list[RunSpans]:
     lone: list[RunSpans] = []
     segments_per_trace = Counter(segment.trace_id for segment in segments)
     for segment in segments:
-        is_lone = _is_single_step(segment) and segments_per_trace[segment.trace_id] == 1
+        is_lone = is_single_step(segment) and segments_per_trace[segment.trace_id] == 1
         (lone if is_lone else complete).append(segment)
     lone = attach_servers(lone, complete)
     remaining = set(attach_detached_tools([*complete, *lone]))
@@ -111,8 +111,8 @@ def _owners(
     return owner
 
 
-def _is_single_step(segment: RunSpans) -> bool:
-    """Whether a segment is a single step without a request span: a model turn, a tool or a graph node."""
+def is_single_step(segment: RunSpans) -> bool:
+    """Returns whether a segment is a single step without a request span: a model turn, a tool or a graph node."""
     root = segment.root
     if root is None or root.parent is not None:
         return False
@@ -121,10 +121,11 @@ def _is_single_step(segment: RunSpans) -> bool:
     return len(segment.nodes) == 1 and (root.role == "tool" or root.role in REQUEST_ROLES)
 
 
-class _Fragment:
+class Fragment:
     """A lone segment with the facts that connect it to others; each is computed once."""
 
     def __init__(self, segment: RunSpans) -> None:
+        """Describe a segment that is a single step."""
         self.segment = segment
         self.node = segment.nodes[0]
         self.role = segment.root.role if segment.root is not None else None
@@ -157,14 +158,14 @@ class _Fragment:
         """Sort key: the duration."""
         return ((self.end or 0) - (self.start or 0), self.node.span.span_id)
 
-    def encloses(self, other: _Fragment) -> bool:
+    def encloses(self, other: Fragment) -> bool:
         """Whether another, shorter fragment lies within the time of this one."""
         if self.start is None or self.end is None or other.start is None or other.end is None:
             return False
         within = self.start <= other.start + CLOCK_TOLERANCE_NS and other.end <= self.end + CLOCK_TOLERANCE_NS
         return within and self.duration_key > other.duration_key
 
-    def overlaps(self, other: _Fragment) -> bool:
+    def overlaps(self, other: Fragment) -> bool:
         """Whether two fragments were active at the same time."""
         if self.start is None or self.end is None or other.start is None or other.end is None:
             return False
@@ -174,11 +175,11 @@ class _Fragment:
 class _OpenFrames:
     """The graphs and agents that are active at a point in time, by call id, arguments and user message."""
 
-    def __init__(self, frames: Iterable[_Fragment]) -> None:
+    def __init__(self, frames: Iterable[Fragment]) -> None:
         self._upcoming = deque(sorted((f for f in frames if f.start is not None), key=lambda frame: frame.start or 0))
-        self._open: dict[Hashable, list[_Fragment]] = {}
+        self._open: dict[Hashable, list[Fragment]] = {}
 
-    def find_enclosing(self, fragment: _Fragment) -> _Fragment | None:
+    def find_enclosing(self, fragment: Fragment) -> Fragment | None:
         """The longest frame that encloses a fragment and shares a call with it, else its user message."""
         if fragment.start is None:
             return None
@@ -205,17 +206,17 @@ class _OpenFrames:
                 if len(still_open) < _MAX_CANDIDATES:
                     still_open.append(frame)
 
-    def _still_open(self, key: Hashable, since: int) -> list[_Fragment]:
+    def _still_open(self, key: Hashable, since: int) -> list[Fragment]:
         still_open = [frame for frame in self._open.get(key, ()) if (frame.end or 0) >= since]
         self._open[key] = still_open
         return still_open
 
 
-def _text_keys(fragment: _Fragment) -> list[Hashable]:
+def _text_keys(fragment: Fragment) -> list[Hashable]:
     return [("text", fragment.last_user_text)] if fragment.last_user_text else []
 
 
-def _argument_keys(fragment: _Fragment) -> list[Hashable]:
+def _argument_keys(fragment: Fragment) -> list[Hashable]:
     """The arguments of a tool, which identify a call that was requested without an id."""
     arguments = call_from_span(fragment.node).arguments if fragment.role == "tool" else None
     return [] if arguments is None else [("arguments", argument_fingerprint(arguments))]
@@ -225,10 +226,10 @@ class _FragmentJoiner:
     """Joins lone segments that belong to the same request."""
 
     def __init__(self, lone: list[RunSpans]) -> None:
-        self.fragments = [_Fragment(segment) for segment in sorted(lone, key=lambda segment: segment.nodes[0].sort_key)]
+        self.fragments = [Fragment(segment) for segment in sorted(lone, key=lambda segment: segment.nodes[0].sort_key)]
         self._turns = find_model_turns(node for fragment in self.fragments for node in fragment.segment.nodes)
         self._fragment_by_node = {node: fragment for fragment in self.fragments for node in fragment.segment.nodes}
-        self._joined: dict[_Fragment, _Fragment] = {}
+        self._joined: dict[Fragment, Fragment] = {}
 
     def join(self) -> list[RunSpans]:
         """Returns one segment per request."""
@@ -238,13 +239,13 @@ class _FragmentJoiner:
         self._join_turns()
         self._join_tools()
         self._join_sessions()
-        groups: dict[_Fragment, list[_Fragment]] = {}
+        groups: dict[Fragment, list[Fragment]] = {}
         for fragment in self.fragments:
             groups.setdefault(self._top(fragment), []).append(fragment)
         return [_merge_fragments(group) for group in groups.values()]
 
-    def _top(self, fragment: _Fragment) -> _Fragment:
-        path: list[_Fragment] = []
+    def _top(self, fragment: Fragment) -> Fragment:
+        path: list[Fragment] = []
         while (above := self._joined.get(fragment)) is not None:
             path.append(fragment)
             fragment = above
@@ -252,7 +253,7 @@ class _FragmentJoiner:
             self._joined[step] = fragment
         return fragment
 
-    def _join(self, fragment: _Fragment, other: _Fragment) -> None:
+    def _join(self, fragment: Fragment, other: Fragment) -> None:
         top, earlier = self._top(fragment), self._top(other)
         if top is not earlier:
             self._joined[top] = earlier
@@ -267,7 +268,7 @@ class _FragmentJoiner:
 
     def _join_answers(self) -> None:
         """Joins two overlapping spans of one model call by their response id. Cached responses repeat their ids."""
-        known: dict[str, _Fragment] = {}
+        known: dict[str, Fragment] = {}
         for fragment in self.fragments:
             response = fragment.node.facts.call_id if fragment.role == "model" else None
             if response:
@@ -282,7 +283,7 @@ class _FragmentJoiner:
         Some models restart their call ids for each request: a fragment that requests a call with the id of an earlier
         request, and does not have the call in its history, belongs to another request.
         """
-        known: dict[tuple[str, str], _Fragment] = {}
+        known: dict[tuple[str, str], Fragment] = {}
         for fragment in self.fragments:
             text = fragment.last_user_text
             if text is None:
@@ -321,7 +322,7 @@ class _FragmentJoiner:
 
     def _join_sessions(self) -> None:
         """Joins the remaining tools by the session that they name."""
-        last: dict[str, _Fragment] = {}
+        last: dict[str, Fragment] = {}
         for fragment in self.fragments:
             session = fragment.node.facts.session_id
             if session is None:
@@ -332,7 +333,7 @@ class _FragmentJoiner:
                 self._join(fragment, last[session])
 
 
-def _merge_fragments(group: list[_Fragment]) -> RunSpans:
+def _merge_fragments(group: list[Fragment]) -> RunSpans:
     if len(group) == 1:
         return group[0].segment
     first = max(
