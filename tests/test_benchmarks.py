@@ -53,6 +53,22 @@ def test_the_cost_of_each_failure_of_a_product_is_printed_as_ratios_to_no_sink()
 
 
 @pytest.mark.e2e
+def test_cost_memory_speedup_and_growth_of_large_inputs_are_printed() -> None:
+    command = [sys.executable, BENCHMARKS / "scale.py", "--spans", "512", "1024", "--memory", "1MB"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line[:22].strip() for line in lines if " times parsing (" in line] == [
+        "JSON lines",
+        "protobuf",
+        "JSON lines, --jobs 2",
+    ] * 2
+    verdicts = [line for line in lines if line.startswith(("    ok  ", "    MISSED"))]
+    assert len(verdicts) == 2 * 6 + 1
+    assert "cost grows by" in verdicts[-1]
+
+
+@pytest.mark.e2e
 def test_goldspan_loses_no_tool_in_a_thread_which_the_benchmark_shows_without_peers() -> None:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / "context.py", "--check"], capture_output=True, text=True, check=True

@@ -34,6 +34,10 @@ class StoreError(GoldspanError):
     """A store cannot be read or written; the text names the file and says what to do."""
 
 
+class BatchError(GoldspanError):
+    """A batch cannot be continued, or one of its processes was killed."""
+
+
 class ConfigurationError(GoldspanError):
     """The configuration is wrong: an unknown or wrongly declared metric, a wrong setting, a misconfigured processor."""
 

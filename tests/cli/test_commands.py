@@ -330,7 +330,7 @@ def test_unit_component_scores_components_from_files(goldspan: Goldspan, demo: D
         pytest.param(
             ["score", "{traces}", "--fail-under", "recall=1"], "this metric is not evaluated", id="no such gate"
         ),
-        pytest.param(["score"], "name what to score: files with traces, or --cases FILE", id="nothing to score"),
+        pytest.param(["score"], "name what to score: files with traces, a tool such as phoenix", id="nothing to score"),
         pytest.param(["score", "{traces}", "--cases", "c.csv"], "name what to score", id="traces and cases"),
         pytest.param(["score", "{traces}", "--profile", "deepevl"], "Did you mean 'deepeval'?", id="no such peer"),
         pytest.param(["score", "{traces}", "--profile-option", "a=1"], "needs --profile", id="an option of nobody"),

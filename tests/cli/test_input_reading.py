@@ -6,9 +6,9 @@ import gc
 import json
 from pathlib import Path
 
-import batch
 import payloads
 
+import batch
 from goldspan._garbage_collection import garbage_collection_paused
 from goldspan.cli.input_reading import extract_runs
 from goldspan.model import Run

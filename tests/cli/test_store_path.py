@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from goldspan import ToolCall, evaluate
-from goldspan.cli.options import find_store_file, store_file
+from goldspan.cli.options import find_store, store_location
 from goldspan.errors import ConfigurationError
-from goldspan.gateway.server import STORE_FILE
+from goldspan.gateway.settings.gateway_settings import STORE_FILE
 from goldspan.model import Run
 from goldspan.store import open_store
 from support.command_line import Goldspan
@@ -26,15 +26,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_store_is_found_by_its_file_and_by_its_folder(folder: Path) -> None:
-    assert store_file(folder) == store_file(folder / STORE_FILE) == folder / STORE_FILE
-    assert find_store_file(folder) == folder / STORE_FILE
+    assert store_location(folder) == store_location(folder / STORE_FILE) == folder / STORE_FILE
+    assert find_store(folder) == folder / STORE_FILE
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.db", "."])
 def test_a_path_without_a_store_is_an_error_that_names_the_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match=r": no such store; `goldspan serve` and a store sink create one"):
-        store_file(tmp_path / name)
-    assert find_store_file(tmp_path / name) is None
+        store_location(tmp_path / name)
+    assert find_store(tmp_path / name) is None
 
 
 def test_export_accepts_the_data_folder_of_a_gateway(goldspan: Goldspan, folder: Path, tmp_path: Path) -> None:

@@ -5,12 +5,17 @@
 - ``console``: writes results to standard output, and messages and progress to standard error.
 - ``input_reading``: reads traces and case files, with progress on a terminal.
 - ``scoring_options``: evaluates runs and cases as the options say, and checks the gates.
+- ``evaluation_summary``: counts evaluations, and keeps those that are shown.
+- ``batch_options``: the options with which ``score`` reads inputs that are larger than the memory.
+- ``batch_scoring``: evaluates in several processes, or into a folder, for ``score``.
+- ``output_folder``: the folder of ``score --out``, with its manifest.
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
+- ``pull_options``: the options with which ``score`` and ``extract`` read traces out of tools, and how they do it.
 - ``backfill_options``: the options with which ``export`` and ``score`` send scores to products, and how they do it.
 - ``tables``: prints evaluations and their summary, and formats runs.
 - ``agent_results``: selects the goldens of ``run``, and prints the results of an agent.
-- ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``export``, ``serve``, ``watch``, ``mcp_command``,
-  ``demo``: one command each.
+- ``score``, ``run``, ``check``, ``report``, ``view``, ``extract``, ``convert``, ``export``, ``serve``, ``watch``,
+  ``mcp_command``, ``demo``: one command each.
 - ``goldens_command``, ``goldens_suggest``, ``goldens_import``, ``goldens_diff``: the commands of ``goldspan goldens``.
 - ``live_feed``: prints and selects the evaluations of a running gateway for ``watch``.
 - ``api_client``: reads the API of a running gateway for ``watch``.

@@ -46,6 +46,7 @@ COMMANDS = {
     "extract": Outline(
         "Print the tools that each run called, in order, and what is missing in the capture of its spans.", "extract"
     ),
+    "convert": Outline("Write the spans and logs in trace files to one Parquet file, one row for each.", "convert"),
     "export": Outline(
         "Export the runs of a store, newest first, to a file, or their scores to products such as Phoenix and MLflow.",
         "export",

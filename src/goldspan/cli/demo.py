@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from goldspan.goldens import Goldens
-    from goldspan.store import SqliteStore
+    from goldspan.store import Store
 
 EXAMPLES = """
 Examples:\n
@@ -107,7 +107,7 @@ def _isolate_environment() -> None:
 
 
 @contextmanager
-def _open_stores(out: Path | None) -> Iterator[list[SqliteStore]]:
+def _open_stores(out: Path | None) -> Iterator[list[Store]]:
     """Open the store for the results, and delete the runs in it; an empty list without `out`."""
     from goldspan.store import open_store
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goldspan.integrations.scored_runs import ScoredRun
-    from goldspan.store import RunFilter, SqliteStore
+    from goldspan.store import RunFilter, Store
 
 EXAMPLES = """
 Examples:\n
@@ -24,6 +24,7 @@ Examples:\n
   goldspan export goldspan.db weak.jsonl --metric tool_recall --below 0.8 --golden refund\n
   goldspan export goldspan.db missing.csv --tool send_email --tool-role missing --force\n
   goldspan export goldspan-data --to phoenix --since 30d\n
+  goldspan export postgresql://goldspan@db.example/goldspan failed.parquet --verdict fail\n
   goldspan export goldspan.db --to mlflow:https://mlflow.example --to langfuse --rate 10\n
   goldspan export goldspan.db --to phoenix --verdict fail --dry-run\n
 """
@@ -78,14 +79,16 @@ def export(
         raise ConfigurationError("name where to export: either a file OUT, or a product with --to")
     if as_json and not dry_run:
         raise ConfigurationError("--json needs --dry-run: it is the form in which the requests are printed")
-    store = options.store_file(store)
+    location = options.store_location(store)
+    if to and state is None and isinstance(location, str):
+        raise ConfigurationError("--to needs --state FILE with a database: the file records what the product has")
     backfill = backfill_options.backfill_from(
         to,
         dry_run=dry_run,
         state=state,
         rate=rate,
         give_up_after=give_up_after,
-        default_state=store.with_name(f"{store.name}.delivered"),
+        default_state=location.with_name(f"{location.name}.delivered") if isinstance(location, Path) else None,
     )
     if out is not None and out.exists() and not force:
         raise StoreError(f"{out}: the file exists; --force overwrites it")
@@ -109,7 +112,7 @@ def export(
         since_ns=options.parse_time_option(since, "--since"),
         until_ns=options.parse_time_option(until, "--until"),
     )
-    with open_store(store, read_only=True) as opened:
+    with open_store(location, read_only=True) as opened:
         total = opened.count(run_filter).total
         if backfill is not None:
             raise typer.Exit(_send_scores(opened, run_filter, total, backfill, as_json=as_json))
@@ -123,7 +126,7 @@ def export(
 
 
 def _send_scores(
-    store: SqliteStore,
+    store: Store,
     run_filter: RunFilter,
     total: int,
     backfill: backfill_options.ScoreBackfill,

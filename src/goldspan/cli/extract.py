@@ -6,18 +6,20 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli import options
+from goldspan.cli import options, pull_options
 
 EXAMPLES = """
 Examples:\n
   goldspan extract traces.jsonl\n
   goldspan extract traces/ more.pb.gz --json | jq .tools_used\n
   goldspan extract traces.jsonl --unit component -g goldens.yaml\n
+  goldspan extract jaeger://localhost:16686 --since 1h\n
   cat traces.jsonl | goldspan extract -\n
 """
 
 
 def extract(
+    context: typer.Context,
     paths: options.Paths,
     unit: options.UnitOption = "request",
     golden_id_attribute: options.GoldenIdAttribute = None,
@@ -25,6 +27,10 @@ def extract(
         list[str] | None,
         typer.Option("--goldens", "-g", metavar="FILE", help="Golden file that declares components. May be repeated."),
     ] = None,
+    since: pull_options.PullSinceOption = None,
+    until: pull_options.PullUntilOption = None,
+    max_traces: pull_options.MaxTracesOption = None,
+    save_traces: pull_options.SaveTracesOption = None,
     as_json: options.JsonFlag = False,
 ) -> None:
     """Print the tools that each run called, in order, and what is missing in the capture of its spans."""
@@ -35,6 +41,9 @@ def extract(
     from goldspan.sinks.serialization import run_document, to_json
 
     loaded_goldens = load_goldens(*goldens) if goldens else None
+    paths = pull_options.pulled_traces(
+        context, paths, since=since, until=until, max_traces=max_traces, save_traces=save_traces
+    )
     runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=loaded_goldens)
     console = stdout_console()
     if as_json:

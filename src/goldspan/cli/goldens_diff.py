@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -112,7 +111,7 @@ def _runs_of(
     runs: list[Run] = []
     traces = []
     for path in paths:
-        store = options.find_store_file(Path(path))
+        store = options.find_store(path)
         if store is None:
             traces.append(path)
             continue
@@ -203,7 +202,7 @@ def stale(
         raise ConfigurationError("name golden files and then a store: goldspan goldens stale goldens.yaml goldspan.db")
     loaded = load_goldens(*files, on_warning=_ignore)
     run_filter = RunFilter(since_ns=options.parse_time_option(since, "--since"))
-    with open_store(options.store_file(Path(place)), read_only=True) as store:
+    with open_store(options.store_location(place), read_only=True) as store:
         total = store.count(run_filter).total
         last_matched = {
             group.name: format_time(group.last_ns)[:19] + "Z" for group in store.count_by("golden") if group.name

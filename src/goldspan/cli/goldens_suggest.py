@@ -160,7 +160,7 @@ def _read_runs(
     from goldspan.curation.run_conditions import parse_conditions, read_results, select_runs
 
     conditions = parse_conditions(where or ())
-    store = options.find_store_file(Path(paths[0])) if len(paths) == 1 else None
+    store = options.find_store(paths[0]) if len(paths) == 1 else None
     if store is not None:
         if results is not None:
             raise ConfigurationError("--results belongs to traces; a store holds the scores of its runs")
@@ -173,7 +173,7 @@ def _read_runs(
 
 
 def _read_store(
-    path: Path, conditions: RunConditions, unit: RunUnit, *, is_default: bool, forbid: bool
+    location: str | Path, conditions: RunConditions, unit: RunUnit, *, is_default: bool, forbid: bool
 ) -> tuple[list[Run], list[Run]]:
     from goldspan.curation.run_conditions import RunConditions, stored_runs
     from goldspan.store import RunFilter, open_store
@@ -182,7 +182,7 @@ def _read_store(
     if is_default:
         run_filter = replace(run_filter, verdict="pass")
     selected = RunConditions(run_filter, conditions.values)
-    with open_store(path, read_only=True) as store:
+    with open_store(location, read_only=True) as store:
         total = store.count(run_filter).total
         runs = list(with_progress_bar(stored_runs(store, selected), total, "reading runs"))
         others = list(stored_runs(store, RunConditions(RunFilter(unit=run_filter.unit)))) if forbid else []

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from goldspan._garbage_collection import garbage_collection_paused
+from goldspan.batch.bounded_extraction import (
+    DEFAULT_MEMORY,
+    FOLDER_PREFIX,
+    RunCollection,
+    extract_bounded,
+    extract_files,
+)
+from goldspan.batch.partitioned_extraction import PartitionedRuns
+from goldspan.batch.task_runner import TaskRunner
 from goldspan.cases.case_evaluation import Case, parse_case
 from goldspan.cases.case_files import read_case_rows
 from goldspan.cli.console import (
@@ -22,7 +33,7 @@ from goldspan.errors import GoldspanError, TraceFileError
 from goldspan.extraction import extract
 from goldspan.goldens import Goldens
 from goldspan.model import NO_VOCABULARY, ComponentSelector, Run, RunUnit, TelemetryRecord
-from goldspan.otlp.trace_files import Loss, OnLoss, read_records, total_bytes
+from goldspan.otlp.trace_files import Loss, OnLoss, list_files, read_records, total_bytes
 
 T = TypeVar("T")
 
@@ -45,15 +56,17 @@ def load_runs_with_progress(
     golden_id_attributes: list[str] | None,
     goldens: Goldens | None = None,
     description: str = "",
+    memory: int = DEFAULT_MEMORY,
 ) -> Iterator[Run]:
     """Yield the runs in traces, with the components that the goldens declare.
 
     On a terminal a bar shows the progress of reading and, with a `description`, of the caller's work on the runs.
-    Unreadable places are reported at the end. Raises `TraceFileError` where no run is found.
+    Unreadable places are reported at the end. Raises `TraceFileError` where no run is found. Traces that take more than
+    `memory` bytes are divided on disk.
     """
     attributes = golden_id_attributes
     return transform_runs(
-        paths, iter, unit=unit, golden_id_attributes=attributes, goldens=goldens, description=description
+        paths, iter, unit=unit, golden_id_attributes=attributes, goldens=goldens, description=description, memory=memory
     )
 
 
@@ -66,6 +79,8 @@ def transform_runs(
     goldens: Goldens | None = None,
     description: str = "",
     is_streamed: bool = False,
+    memory: int = DEFAULT_MEMORY,
+    jobs: int = 1,
 ) -> Iterator[T]:
     """Yield what `transform` returns for the runs in traces, one item for each run; see `load_runs_with_progress`.
 
@@ -73,22 +88,59 @@ def transform_runs(
     """
     losses: list[Loss] = []
     try:
-        runs = extract_runs(
+        with _extracted_runs(
             paths,
             unit=unit,
-            golden_id_attributes=golden_id_attributes,
+            golden_id_attributes=golden_id_attributes or None,
             components=() if goldens is None else goldens.components,
+            memory=memory,
+            jobs=jobs,
             on_loss=losses.append,
-        )
-        items = transform(runs)
-        yield from with_progress_bar(items, len(runs), description, is_streamed=is_streamed) if description else items
+        ) as runs:
+            number = len(runs)
+            items = transform(runs)
+            yield from with_progress_bar(items, number, description, is_streamed=is_streamed) if description else items
     finally:
-        _print_losses(losses)
-    if not runs:
-        names = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
-        raise TraceFileError(
-            f"no {unit} found in {names}: {_EMPTY_HINT if _are_empty(paths) else _NO_RUNS_HINTS[unit]}"
-        )
+        print_losses(losses)
+    if not number:
+        raise no_runs_error(paths, unit)
+
+
+@contextmanager
+def _extracted_runs(
+    paths: list[str],
+    *,
+    unit: RunUnit,
+    golden_id_attributes: Sequence[str] | None,
+    components: Sequence[ComponentSelector],
+    memory: int,
+    jobs: int,
+    on_loss: OnLoss,
+) -> Generator[RunCollection, None, None]:
+    what: dict[str, Any] = {
+        "unit": unit,
+        "golden_id_attributes": golden_id_attributes,
+        "components": components,
+        "memory": memory,
+    }
+    if jobs == 1:
+        with extract_bounded(read_with_progress(paths, on_loss), watch=with_known_total, **what) as runs:
+            yield runs
+        return
+    with TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, TaskRunner(jobs) as runner:
+        yield extract_files_with_progress(paths, runner, Path(folder), jobs=jobs, on_loss=on_loss, **what)
+
+
+def extract_files_with_progress(paths: list[str], runner: TaskRunner, folder: Path, **options: Any) -> PartitionedRuns:
+    """Return the runs in traces as `extract_files` does, with a progress bar of bytes on a terminal."""
+    with byte_progress_bar(total_bytes(paths), "reading traces") as read:
+        return extract_files(list_files(paths), runner, folder, on_read=read, **options)
+
+
+def no_runs_error(paths: list[str], unit: RunUnit) -> TraceFileError:
+    """Return the error for traces without a run."""
+    names = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
+    return TraceFileError(f"no {unit} found in {names}: {_EMPTY_HINT if _are_empty(paths) else _NO_RUNS_HINTS[unit]}")
 
 
 def extract_runs(
@@ -105,7 +157,7 @@ def extract_runs(
     # take a quarter of the time of `goldspan score`.
     with garbage_collection_paused():
         return extract(
-            _read_with_progress(paths, on_loss),
+            read_with_progress(paths, on_loss),
             unit=unit,
             golden_id_attributes=attributes,
             components=components,
@@ -113,7 +165,8 @@ def extract_runs(
         )
 
 
-def _read_with_progress(paths: list[str], on_loss: OnLoss) -> Iterator[TelemetryRecord]:
+def read_with_progress(paths: list[str], on_loss: OnLoss) -> Iterator[TelemetryRecord]:
+    """Yield the records of traces, with a progress bar on a terminal."""
     with byte_progress_bar(total_bytes(paths), "reading traces") as read:
         yield from read_records(paths, on_loss=on_loss, on_read=read)
 
@@ -146,7 +199,8 @@ def print_row_errors(errors: list[str]) -> None:
         print_error(f"{len(errors) - _MAX_ROW_ERRORS_SHOWN} more rows are invalid")
 
 
-def _print_losses(losses: list[Loss]) -> None:
+def print_losses(losses: list[Loss]) -> None:
+    """Print a warning for each place that could not be read."""
     for loss in losses[:_MAX_LOSSES_SHOWN]:
         print_warning(f"{loss}; everything else was read")
     if len(losses) > _MAX_LOSSES_SHOWN:

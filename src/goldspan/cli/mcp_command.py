@@ -43,5 +43,5 @@ def mcp(
     from goldspan.web.mcp_server import serve_stdio
 
     reloading = ReloadingGoldens(goldens) if goldens else None
-    with open_store(options.store_file(store), read_only=True) as opened:
+    with open_store(options.store_location(store), read_only=True) as opened:
         serve_stdio(AssistantTools(opened, goldens=lambda: None if reloading is None else reloading.current))

@@ -31,7 +31,9 @@ _PATHS_ARGUMENT = typer.Argument(
     metavar="PATHS",
     help="Files or folders with traces and logs; - reads standard input. Formats: OTLP as protobuf, JSON or JSON "
     "lines, every format of the Collector's file exporter, and the JSON of Grafana Tempo and Jaeger; plain, gzip or "
-    "zstd. The format is detected from the content.",
+    "zstd; and Parquet with spans as rows. The format is detected from the content. A URL such as s3://bucket/traces "
+    "names a remote file or folder. score and extract also read a tool: phoenix://, mlflow://, "
+    "langfuse://, tempo:// or jaeger://, with HOST:PORT.",
     show_default=False,
 )
 Paths = Annotated[list[str], _PATHS_ARGUMENT]
@@ -91,10 +93,11 @@ UntilFilter = Annotated[str | None, typer.Option("--until", metavar="TIME", help
 STORE_FILE_NAME = "goldspan.db"
 """The name of the store in the data folder of a gateway, and in the folder of the demo."""
 StoreArgument = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="STORE",
-        help=f"The file of a store, or a folder that holds {STORE_FILE_NAME}, such as the data folder of a gateway.",
+        help=f"The file of a store, a folder that holds {STORE_FILE_NAME}, such as the data folder of a gateway, or "
+        "the URL of a database: postgresql://user@host/database.",
         show_default=False,
     ),
 ]
@@ -346,21 +349,45 @@ def parse_time_option(text: str | None, option: str) -> int | None:
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
-def store_file(path: Path) -> Path:
-    """Return the file of the store at `path`. Raises `ConfigurationError` where there is none."""
-    file = _file_at(path)
+def store_location(text: str | Path) -> str | Path:
+    """Return the file of the store at a path, or the URL. Raises `ConfigurationError` where there is no file."""
+    from goldspan.store.store_location import is_store_url
+
+    if is_store_url(text):
+        return text
+    file = _file_at(Path(text))
     if not file.exists():
         raise ConfigurationError(f"{file}: no such store; `goldspan serve` and a store sink create one")
     return file
 
 
-def find_store_file(path: Path) -> Path | None:
-    """Return the file of the store at `path`, or `None` where the path is not an SQLite file and does not hold one."""
-    file = _file_at(path)
+def find_store(text: str | Path) -> str | Path | None:
+    """Return the location of the store, or `None` where the path is not an SQLite file and does not hold one."""
+    from goldspan.store.store_location import is_store_url
+
+    if is_store_url(text):
+        return text
+    file = _file_at(Path(text))
     if not file.is_file():
         return None
     with file.open("rb") as content:
         return file if content.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC else None
+
+
+def display_location(location: str | Path) -> str:
+    """Return how error messages name a store: a URL without passwords."""
+    from goldspan.store.store_location import redacted_location
+
+    return redacted_location(location)
+
+
+def source_name(text: str) -> str:
+    """Return how reports name a path or a URL: without folders, or without passwords."""
+    from goldspan.store.store_location import is_store_url
+
+    if is_store_url(text):
+        return display_location(text)
+    return "standard input" if text == "-" else Path(text).name or text
 
 
 def _file_at(path: Path) -> Path:

@@ -38,8 +38,8 @@ def report(
         typer.Argument(
             metavar="STORE|PATHS",
             help=f"The file of a store, or a folder that holds {options.STORE_FILE_NAME}, such as a gateway's data "
-            "folder; or files or folders with traces, which are evaluated as `goldspan score` does; - reads standard "
-            "input.",
+            "folder, or the URL of a database; or files or folders with traces, which are evaluated as `goldspan "
+            "score` does; - reads standard input.",
             show_default=False,
         ),
     ] = None,
@@ -118,6 +118,7 @@ def report(
     Markdown summary is written.
     """
     from goldspan.cli import judge_options, scoring_options
+    from goldspan.cli.evaluation_summary import NotEvaluatedRuns
     from goldspan.cli.input_reading import print_row_errors
     from goldspan.goldens import load_goldens
     from goldspan.store import RunFilter, open_store
@@ -155,12 +156,13 @@ def report(
     )
     row_errors: list[str] = []
     with ExitStack() as stack:
-        if file := _find_store(paths or []):
+        if location := _find_store(paths or []):
             if scoring.is_any_set or golden_id_attribute or values:
                 raise ConfigurationError(
-                    f"{file}: a store holds evaluated runs; options that change the evaluation apply to traces only"
+                    f"{options.display_location(location)}: a store holds evaluated runs; options that change the "
+                    "evaluation apply to traces only"
                 )
-            store = stack.enter_context(open_store(file, read_only=True))
+            store = stack.enter_context(open_store(location, read_only=True))
             scoring_options.validate_gates(gates, store.metrics())
             run_filter = replace(run_filter, unit=unit)
         else:
@@ -195,7 +197,9 @@ def report(
     if loaded_goldens is not None and result.rate.counts.total and not result.goldens.covered.total:
         print_warning(scoring_options.no_match_warning(loaded_goldens))
     evaluated = result.rate.counts.passed + result.rate.counts.failed
-    are_met = scoring_options.Gates(gates, fail_on_unknown).are_met(result.mean, evaluated, result.not_evaluated)
+    are_met = scoring_options.Gates(gates, fail_on_unknown).are_met(
+        result.mean, evaluated, NotEvaluatedRuns.of(result.not_evaluated)
+    )
     if row_errors or not are_met:
         raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)
 
@@ -215,16 +219,18 @@ def _validate_arguments(
             raise ConfigurationError(f"{option} {path}: the file exists and does not end in {endings[0]}")
 
 
-def _find_store(paths: list[str]) -> Path | None:
-    """Return the file of the store, or `None` for traces. Raises `ConfigurationError` for a store among other paths."""
-    stores = [found for path in paths if path != "-" and (found := options.find_store_file(Path(path)))]
+def _find_store(paths: list[str]) -> str | Path | None:
+    """Return the store, or `None` for traces. Raises `ConfigurationError` for a store among other paths."""
+    stores = [found for path in paths if path != "-" and (found := options.find_store(path))]
     if stores and len(paths) > 1:
-        raise ConfigurationError(f"{stores[0]}: a report takes one store, or files with traces")
+        raise ConfigurationError(
+            f"{options.source_name(str(stores[0]))}: a report takes one store, or files with traces"
+        )
     return stores[0] if stores else None
 
 
 def _source_names(paths: list[str]) -> tuple[str, ...]:
-    return tuple("standard input" if path == "-" else Path(path).name or path for path in paths)
+    return tuple(map(options.source_name, paths))
 
 
 def _report_writers(out: Path | None, markdown: Path | None) -> dict[Path, Callable[[Report], str]]:

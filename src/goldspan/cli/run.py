@@ -105,6 +105,7 @@ def run(
     """
     from goldspan.cli import agent_results, scoring_options
     from goldspan.cli.app import INTERRUPTED
+    from goldspan.cli.evaluation_summary import NotEvaluatedRuns
     from goldspan.goldens import load_goldens
     from goldspan.testing.agent_calls import load_agent
     from goldspan.testing.agent_cases import evaluate_agent
@@ -142,7 +143,7 @@ def run(
     is_met = scoring_options.Gates(gates, fail_on_unknown).are_met(
         found.value_of,
         sum(case.passed is not None for case in found.cases),
-        agent_results.not_evaluated_cases(found),
+        NotEvaluatedRuns.of(agent_results.not_evaluated_cases(found)),
     )
     status = 0 if is_met else GATE_FAILED
     agent_results.exit_despite_hanging_agents(status, os._exit)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goldspan.cli import backfill_options, options
+from goldspan.cli import backfill_options, batch_options, options, pull_options
 from goldspan.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from goldspan.model import Evaluation
 
 GATE_FAILED = 1
 INVALID_ROWS = 2
@@ -23,12 +26,17 @@ Examples:\n
   goldspan score --cases cases.csv --profile deepeval --profile-option should_consider_ordering=true\n
   goldspan score traces.jsonl --judge-model gpt-4.1-mini --judge-cache judge.db\n
   goldspan score --cases cases.csv -g goldens.yaml --format markdown >> $GITHUB_STEP_SUMMARY\n
+  goldspan score phoenix://localhost:6006 -g goldens.yaml --since 7d\n
+  goldspan score "mlflow+http://mlflow.example?experiment=shop" -g goldens.yaml --save-traces last-day\n
   goldspan score traces/ -g goldens.yaml --to phoenix --to mlflow:https://mlflow.example\n
   goldspan score traces/ -g goldens.yaml --to langfuse --dry-run --json\n
+  goldspan score lake/ -g goldens.yaml --jobs 8 --memory 2GB --out results\n
+  goldspan score s3://bucket/spans/2026-01-31/ --jobs 4 --json > scores.jsonl\n
 """
 
 
 def score(
+    context: typer.Context,
     paths: options.OptionalPaths = None,
     cases: options.CasesOption = None,
     goldens: Annotated[
@@ -78,45 +86,63 @@ def score(
         typer.Option("--format", metavar="FORM", help="Output format: text, json or markdown."),
     ] = "text",
     as_json: options.JsonFlag = False,
+    since: pull_options.PullSinceOption = None,
+    until: pull_options.PullUntilOption = None,
+    max_traces: pull_options.MaxTracesOption = None,
+    save_traces: pull_options.SaveTracesOption = None,
     to: backfill_options.ToOption = None,
     dry_run: backfill_options.DryRunFlag = False,
     state: backfill_options.StateOption = None,
     rate: backfill_options.RateOption = None,
     give_up_after: backfill_options.GiveUpAfterOption = None,
+    jobs: batch_options.JobsOption = 1,
+    memory: batch_options.MemoryOption = "256MB",
+    out: batch_options.OutOption = None,
+    out_format: batch_options.OutFormatOption = "jsonl",
+    part_runs: batch_options.PartRunsOption = 10_000,
 ) -> None:
     """Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.
 
     Exit status: 0 fine, 1 a gate failed or a product of --to does not have all scores, 2 an option is wrong or the
     input cannot be read.
     """
-    from goldspan.cli import judge_options, scoring_options, tables
+    from goldspan.cli import batch_scoring, judge_options, scoring_options, tables
     from goldspan.cli.console import print_warning
     from goldspan.cli.input_reading import print_row_errors
-    from goldspan.goldens import load_goldens
 
     if bool(paths) == bool(cases):
-        raise ConfigurationError("name what to score: files with traces, or --cases FILE")
+        raise ConfigurationError(
+            "name what to score: files with traces, a tool such as phoenix://localhost:6006, or --cases FILE"
+        )
     backfill = backfill_options.backfill_from(to, dry_run=dry_run, state=state, rate=rate, give_up_after=give_up_after)
     if backfill is not None and cases:
         raise ConfigurationError("--to needs traces: no product can show the scores of --cases, which have no trace")
-    loaded_goldens = load_goldens(*goldens) if goldens else None
-    gates = scoring_options.parse_thresholds(fail_under, "--fail-under")
-    scoring = scoring_options.scoring_options_from(
-        metric,
-        profile,
-        profile_option,
-        threshold,
+    memory_bytes = batch_options.parse_size(memory, "--memory")
+    if cases and (jobs > 1 or out is not None):
+        raise ConfigurationError("--jobs and --out need traces; --concurrency evaluates rows of --cases concurrently")
+    spec = batch_scoring.scoring_spec(
+        goldens=goldens,
+        metrics=metric,
+        profile=profile,
+        profile_settings=profile_option,
+        thresholds=threshold,
         strict=strict,
-        mode=mode,
-        order=order,
-        attempts=attempts,
-        extra=extra,
-        duplicates=duplicates,
-        depth=depth,
-        forbid=forbid,
-        max_calls=max_calls,
-        unknown=unknown,
+        rules={
+            "mode": mode,
+            "order": order,
+            "attempts": attempts,
+            "extra": extra,
+            "duplicates": duplicates,
+            "depth": depth,
+            "forbid": forbid,
+            "max_calls": max_calls,
+            "unknown": unknown,
+        },
+        verbose=verbose,
     )
+    loaded_goldens = spec.load_goldens()
+    gates = scoring_options.parse_thresholds(fail_under, "--fail-under")
+    scoring = spec.scoring_options()
     metrics_by_option = {"--fail-under": gates, "--metric": metric, "--threshold": scoring.thresholds}
     scoring, selection_threshold = scoring.pop_threshold(judge_options.TOOL_SELECTION)
     judging = judge_options.judge_options_from(
@@ -138,38 +164,60 @@ def score(
     scoring_options.validate_gates(
         gates, metric_names if judging is None else (*metric_names, judge_options.TOOL_SELECTION)
     )
+    if out is not None and (judging is not None or backfill is not None):
+        raise ConfigurationError("--out does not combine with --judge and --to: these need all results in one process")
     judge_stage = None if judging is None else judging.start(scoring.judge_lowers_metric, metric_names)
-    form: tables.ScoreFormat = "json" if as_json else format
-    results, row_errors = scoring_options.evaluate_inputs(
-        paths,
-        cases,
-        scoring.evaluator(loaded_goldens, verbose=verbose),
-        goldens=loaded_goldens,
-        unit=unit,
-        golden_id_attributes=golden_id_attribute,
-        concurrency=concurrency,
-        transform=iter if judge_stage is None else judge_stage.judge_all,
-        is_streamed=form == "json",
+    paths = pull_options.pulled_traces(
+        context, paths, since=since, until=until, max_traces=max_traces, save_traces=save_traces
     )
-    if backfill is not None and backfill.is_dry_run:
-        evaluations = list(results)  # the requests are printed instead
+    form: tables.ScoreFormat = "json" if as_json else format
+    row_errors: list[str] = []
+    kept: list[Evaluation] = []
+    if out is not None or (jobs > 1 and judge_stage is None and backfill is None):
+        summary = batch_scoring.score_in_processes(
+            paths,
+            spec,
+            goldens=loaded_goldens,
+            unit=unit,
+            golden_id_attributes=golden_id_attribute,
+            memory=memory_bytes,
+            jobs=jobs,
+            limit=None if form == "json" else limit,
+            prints_json=form == "json",
+            metrics=sorted(metric_names),
+            out=batch_scoring.PartOptions(out, out_format, part_runs) if out is not None else None,
+        )
+        tables.print_summary(summary, form, verbose=verbose)
     else:
-        evaluations = tables.print_evaluations(results, form, limit=limit, verbose=verbose)
+        results, row_errors = scoring_options.evaluate_inputs(
+            paths,
+            cases,
+            scoring.evaluator(loaded_goldens, verbose=verbose),
+            goldens=loaded_goldens,
+            unit=unit,
+            golden_id_attributes=golden_id_attribute,
+            concurrency=concurrency,
+            transform=iter if judge_stage is None else judge_stage.judge_all,
+            is_streamed=form == "json",
+            memory=memory_bytes,
+            jobs=jobs,
+        )
+        if judge_stage is not None or backfill is not None:
+            results = tables.keep_all(results, kept)
+        is_quiet = backfill is not None and backfill.is_dry_run  # the requests are printed instead
+        summary = tables.print_evaluations(results, "none" if is_quiet else form, limit=limit, verbose=verbose)
     print_row_errors(row_errors)
-    if loaded_goldens is not None and evaluations and not any(evaluation.match for evaluation in evaluations):
+    if loaded_goldens is not None and summary and not summary.has_match:
         print_warning(scoring_options.no_match_warning(loaded_goldens))
-    if notice := tables.capture_notice([evaluation.run for evaluation in evaluations]):
+    if notice := tables.capture_sentence(summary.hints(), len(summary)):
         print_warning(f"{notice}: `goldspan extract` says what to do about it")
     if judge_stage is not None:
-        judge_stage.print_summary(evaluations)
+        judge_stage.print_summary(kept)
     sent_status = 0
     if backfill is not None:
-        sent_status = backfill.send_evaluations(evaluations, as_json=form == "json")
-    evaluated = sum(evaluation.passed is not None for evaluation in evaluations)
+        sent_status = backfill.send_evaluations(kept, as_json=form == "json")
     are_met = scoring_options.Gates(gates, fail_on_unknown).are_met(
-        lambda name: scoring_options.mean_score(name, evaluations),
-        evaluated,
-        scoring_options.not_evaluated_runs(evaluations),
+        summary.mean_score, summary.evaluated, summary.not_evaluated
     )
     if row_errors or not are_met:
         raise typer.Exit(INVALID_ROWS if row_errors else GATE_FAILED)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from goldspan.batch.bounded_extraction import DEFAULT_MEMORY
 from goldspan.cases.case_evaluation import Case, case_evaluator, map_in_order
 from goldspan.cli.console import stderr_console, with_progress_bar
+from goldspan.cli.evaluation_summary import PASS_RATE, NotEvaluatedRuns
 from goldspan.cli.input_reading import read_cases, transform_runs
 from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean
-from goldspan.model import Evaluation, NotEvaluatedRun, RunUnit
+from goldspan.model import Evaluation, RunUnit
 from goldspan.scoring.metrics import Metric
 from goldspan.scoring.metrics.registry import resolve_metrics
 
 if TYPE_CHECKING:
     from goldspan.scoring.metrics import MetricLike
 
-_PASS_RATE = "passed"
-"""The name that a gate uses for the pass rate."""
 _TOLERANCE = 1e-9
-_MAX_RUNS_SHOWN = 5
-"""Runs that are named one by one."""
 
 
 def parse_thresholds(texts: Iterable[str] | None, option: str) -> dict[str, float]:
@@ -44,7 +42,7 @@ def parse_thresholds(texts: Iterable[str] | None, option: str) -> dict[str, floa
 
 def validate_gates(gates: Mapping[str, float], metrics: Collection[str]) -> None:
     """Raises `ConfigurationError` for a gate on a metric that is not evaluated."""
-    known = (_PASS_RATE, *metrics)
+    known = (PASS_RATE, *metrics)
     for name in gates:
         if name not in known:
             hint = did_you_mean(name, known) or f" Evaluated are {', '.join(known)}."
@@ -60,23 +58,21 @@ class Gates:
     fail_on_not_evaluated: bool | None = None
     """Whether runs that could not be evaluated count as not passed; `None`: only if the variable CI is set."""
 
-    def are_met(
-        self, mean_of: Callable[[str], float | None], evaluated: int, not_evaluated: Sequence[NotEvaluatedRun]
-    ) -> bool:
+    def are_met(self, mean_of: Callable[[str], float | None], evaluated: int, not_evaluated: NotEvaluatedRuns) -> bool:
         """Return whether every gate is met, and print each that is not. A metric without a value meets no gate.
 
         `evaluated` is the number of runs that passed or failed; `not_evaluated` are the runs with a golden that did
         neither.
         """
         strict = is_ci() if self.fail_on_not_evaluated is None else self.fail_on_not_evaluated
-        counted = list(not_evaluated) if strict else []
+        counted = not_evaluated if strict else NotEvaluatedRuns()
         unmet = [
             reason
             for name, minimum in self.minimums.items()
             if (reason := _failure_reason(name, minimum, mean_of, evaluated, counted))
         ]
-        if self.fail_on_not_evaluated and counted and not self.minimums:
-            unmet = [f"{_run_count(len(counted))} could not be evaluated"]
+        if self.fail_on_not_evaluated and counted.count and not self.minimums:
+            unmet = [f"{_run_count(counted.count)} could not be evaluated"]
         for reason in unmet:
             stderr_console().print(Text(f"gate failed: {reason}", style="bold red"))
         if unmet:
@@ -89,29 +85,30 @@ def _failure_reason(
     minimum: float,
     mean_of: Callable[[str], float | None],
     evaluated: int,
-    not_evaluated: Sequence[NotEvaluatedRun],
+    not_evaluated: NotEvaluatedRuns,
 ) -> str | None:
     """Return why a gate is not met, or `None` where it is met."""
     mean = mean_of(name)
-    if mean is None and not not_evaluated:
+    if mean is None and not not_evaluated.count:
         return f"{name} could not be evaluated on any run; required: {minimum:g}"
-    if name == _PASS_RATE:
-        mean = (mean or 0.0) * evaluated / (evaluated + len(not_evaluated))
-        counted = f", counting {_run_count(len(not_evaluated))} that could not be evaluated" if not_evaluated else ""
+    if name == PASS_RATE:
+        mean = (mean or 0.0) * evaluated / (evaluated + not_evaluated.count)
+        number = not_evaluated.count
+        counted = f", counting {_run_count(number)} that could not be evaluated" if number else ""
         return f"{name} is {mean:.4f}{counted}; required: {minimum:g}" if mean < minimum - _TOLERANCE else None
-    if lacking := [run for run in not_evaluated if name in run.missing_metrics]:
-        return f"{name} could not be evaluated on {_run_count(len(lacking))}; required: {minimum:g}"
+    if lacking := not_evaluated.missing[name]:
+        return f"{name} could not be evaluated on {_run_count(lacking)}; required: {minimum:g}"
     if mean is None:
         return f"{name} could not be evaluated on any run; required: {minimum:g}"
     return f"{name} is {mean:.4f}; required: {minimum:g}" if mean < minimum - _TOLERANCE else None
 
 
-def _print_not_evaluated(runs: Sequence[NotEvaluatedRun]) -> None:
+def _print_not_evaluated(runs: NotEvaluatedRuns) -> None:
     """Print which runs could not be evaluated, and why."""
-    for run in runs[:_MAX_RUNS_SHOWN]:
+    for run in runs.first:
         stderr_console().print(Text(f"  {run.run_id} ({run.golden_id}): {run.reason}", style="dim"))
-    if len(runs) > _MAX_RUNS_SHOWN:
-        stderr_console().print(Text(f"  and {len(runs) - _MAX_RUNS_SHOWN} more", style="dim"))
+    if runs.count > len(runs.first):
+        stderr_console().print(Text(f"  and {runs.count - len(runs.first)} more", style="dim"))
 
 
 def _run_count(number: int) -> str:
@@ -121,33 +118,6 @@ def _run_count(number: int) -> str:
 def is_ci() -> bool:
     """Whether the variable CI is set, as CI systems do."""
     return os.environ.get("CI", "").strip().casefold() not in ("", "0", "false", "no", "off")
-
-
-def not_evaluated_runs(evaluations: Iterable[Evaluation]) -> list[NotEvaluatedRun]:
-    """Return the runs that have a golden and could not be evaluated."""
-    return [
-        NotEvaluatedRun(
-            each.run.run_id,
-            each.name,
-            each.reason,
-            frozenset(s.metric for s in each.scores if s.label == "not_evaluated"),
-        )
-        for each in evaluations
-        if each.golden is not None and each.passed is None
-    ]
-
-
-def mean_score(name: str, evaluations: Sequence[Evaluation]) -> float | None:
-    """Return the mean of a metric, or the pass rate; `None` where no run has a value."""
-    values = _metric_values(name, evaluations)
-    return sum(values) / len(values) if values else None
-
-
-def _metric_values(name: str, evaluations: Sequence[Evaluation]) -> list[float]:
-    if name == _PASS_RATE:
-        return [float(evaluation.passed) for evaluation in evaluations if evaluation.passed is not None]
-    scores = (evaluation.score(name) for evaluation in evaluations)
-    return [score.value for score in scores if score is not None and score.value is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +190,13 @@ def evaluate_inputs(
     concurrency: int,
     transform: Callable[[Iterable[Evaluation]], Iterable[Evaluation]] = iter,
     is_streamed: bool = False,
+    memory: int = DEFAULT_MEMORY,
+    jobs: int = 1,
 ) -> tuple[Iterable[Evaluation], list[str]]:
     """Evaluate every run in traces, or every row of case files, lazily; also return the errors of invalid rows.
 
     `transform` is applied to the evaluations. On a terminal a bar shows the progress; `is_streamed`: see
-    `with_progress_bar`.
+    `with_progress_bar`. `memory` is the budget of extraction in bytes, and `jobs` the number of its processes.
     """
 
     def evaluate_all(inputs: Iterable[Case]) -> Iterable[Evaluation]:
@@ -241,6 +213,8 @@ def evaluate_inputs(
         goldens=goldens,
         description="evaluating",
         is_streamed=is_streamed,
+        memory=memory,
+        jobs=jobs,
     )
     return evaluations, []
 

@@ -18,11 +18,14 @@ Examples:\n
   goldspan serve -g goldens.yaml --forward http://collector:4318 --results events,metrics\n
   goldspan serve --forward grpcs://otel.example:4317 --enrich --workers 4\n
   goldspan serve --host 0.0.0.0 --token-file tokens.txt --tls-cert cert.pem --tls-key key.pem\n
+  goldspan serve --store postgresql://goldspan@db.example/goldspan --goldens goldens.yaml\n
+  goldspan serve --kafka-brokers kafka-1:9092,kafka-2:9092 --kafka-topic otlp_spans\n
   goldspan serve --config gateway.yaml --print-config\n
 """
 
 _ACCESS_PANEL = "Access"
 _TIMES_PANEL = "Times"
+_KAFKA_PANEL = "Kafka"
 _SETTINGS_PANEL = "Settings"
 
 
@@ -43,6 +46,14 @@ def serve(
     ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder of the store and the journal. Default: goldspan-data")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Store runs in this PostgreSQL database, which several gateways can share: "
+            "postgresql://user@host/database; PGPASSWORD has the password. Default: goldspan.db in the data folder",
+        ),
     ] = None,
     goldens: Annotated[
         list[str] | None,
@@ -149,6 +160,22 @@ def serve(
         float | None,
         typer.Option(metavar="DAYS", help="Delete stored runs after this many days.", rich_help_panel=_TIMES_PANEL),
     ] = None,
+    kafka_brokers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESSES",
+            help="Kafka brokers to read spans from: host:port, several separated by commas.",
+            rich_help_panel=_KAFKA_PANEL,
+        ),
+    ] = None,
+    kafka_topic: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Topic of the spans. Default: otlp_spans", rich_help_panel=_KAFKA_PANEL),
+    ] = None,
+    kafka_logs_topic: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Topic of the logs. Default: none", rich_help_panel=_KAFKA_PANEL),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"] | None,
         typer.Option(metavar="FORM", help="Log format: text or json.", rich_help_panel=_SETTINGS_PANEL),
@@ -193,6 +220,7 @@ def serve(
         "http_port": http_port,
         "grpc_port": grpc_port,
         "data": data,
+        "store": store,
         "goldens": goldens,
         "forward": forward,
         "results": ",".join(results or ()),
@@ -212,6 +240,9 @@ def serve(
         "late": late,
         "keep_arguments": keep_arguments,
         "keep_days": keep_days,
+        "kafka.brokers": kafka_brokers,
+        "kafka.topic": kafka_topic,
+        "kafka.logs_topic": kafka_logs_topic,
         "log_format": log_format,
     }
     settings = settings_loader.load_settings(config, {name: value for name, value in flags.items() if _is_given(value)})

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from goldspan.cli.console import ResultsConsole, stdout_console
-from goldspan.extraction.capture_diagnostics import capture_hints, merge_hints
-from goldspan.model import COUNTED_TOOL_KINDS, Evaluation, Run, Score, ToolCall
+from goldspan.cli.evaluation_summary import EvaluationSummary
+from goldspan.extraction.capture_diagnostics import Hint, capture_hints, merge_hints
+from goldspan.model import COUNTED_TOOL_KINDS, Evaluation, Run, ToolCall
 from goldspan.model.markup import Table as MarkdownTable
 from goldspan.model.markup import TextSpan, render_markdown
 from goldspan.terminal.escapes import escape_control_characters
@@ -22,7 +23,7 @@ from goldspan.terminal.evaluation_text import (
     hints_text,
     indented,
     request_text,
-    verdict_summary,
+    verdict_counts,
 )
 
 if TYPE_CHECKING:
@@ -46,91 +47,91 @@ _NOTE_MEANINGS: dict[str, str] = {
 """The meaning of the notes after a tool's name."""
 
 
-ScoreFormat = Literal["text", "json", "markdown"]
+ScoreFormat = Literal["text", "json", "markdown", "none"]
 
 
 def print_evaluations(
     results: Iterable[Evaluation], form: ScoreFormat, *, limit: int, verbose: bool
-) -> list[Evaluation]:
-    """Print the evaluations and return them. JSON is printed as each arrives, the other formats at the end."""
-    console = stdout_console()
+) -> EvaluationSummary:
+    """Print the evaluations and return their summary. JSON is printed as each arrives, the other formats at the end."""
+    summary = EvaluationSummary(None if form == "json" else limit)
     if form != "json":
-        evaluations = list(results)
-        if evaluations:
-            show = _print_text if form == "text" else _print_markdown
-            show(evaluations, console, limit=limit, verbose=verbose)
-        return evaluations
+        for evaluation in results:
+            summary.add(evaluation)
+        print_summary(summary, form, verbose=verbose)
+        return summary
     from goldspan.sinks.serialization import evaluation_document, to_json  # deferred: imports OpenTelemetry
 
-    evaluations = []
-    for evaluation in results:
-        evaluations.append(evaluation)
+    console = stdout_console()
+    for evaluation in summary.observe(results):
         console.write_line(to_json(evaluation_document(evaluation)))
-    return evaluations
+    return summary
 
 
-def _print_text(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
-    shown = _most_urgent(evaluations, limit)
+def keep_all(evaluations: Iterable[Evaluation], kept: list[Evaluation]) -> Iterator[Evaluation]:
+    """Yield the evaluations, and add each to a list."""
+    for evaluation in evaluations:
+        kept.append(evaluation)
+        yield evaluation
+
+
+def print_summary(summary: EvaluationSummary, form: ScoreFormat, *, verbose: bool) -> None:
+    """Print the evaluations that a summary keeps, and its counts, as text or Markdown."""
+    if summary and form in ("text", "markdown"):
+        (_print_text if form == "text" else _print_markdown)(summary, stdout_console(), verbose=verbose)
+
+
+def _print_text(summary: EvaluationSummary, console: ResultsConsole, *, verbose: bool) -> None:
+    shown = summary.shown
     console.print(evaluation_blocks(shown, console, verbose=verbose))
-    if omitted := _omitted_note(shown, evaluations):
+    if omitted := _omitted_note(shown, summary):
         console.print(Text(f"{omitted}; --limit 0 shows all", style="dim"))
     console.print()
-    console.print(summary_table(evaluations))
+    console.print(_summary_table(summary))
     console.print()
-    console.print(verdict_summary(evaluations))
+    console.print(verdict_counts(summary.verdicts))
 
 
-def _print_markdown(evaluations: Sequence[Evaluation], console: ResultsConsole, *, limit: int, verbose: bool) -> None:
-    shown = _most_urgent(evaluations, limit)
-    rows = tuple(tuple((TextSpan(cell),) for cell in row) for row in score_summary(evaluations))
+def _print_markdown(summary: EvaluationSummary, console: ResultsConsole, *, verbose: bool) -> None:
+    shown = summary.shown
+    rows = tuple(tuple((TextSpan(cell),) for cell in row) for row in _score_rows(summary))
     blocks = [
         render_markdown(
-            [(TextSpan(verdict_summary(evaluations).plain),), MarkdownTable(("metric", "mean", "runs", "passed"), rows)]
+            [
+                (TextSpan(verdict_counts(summary.verdicts).plain),),
+                MarkdownTable(("metric", "mean", "runs", "passed"), rows),
+            ]
         ),
         *(evaluation.to_markdown(values=verbose) for evaluation in shown),
     ]
-    if omitted := _omitted_note(shown, evaluations):
+    if omitted := _omitted_note(shown, summary):
         blocks.append(omitted)
     console.write_line("\n\n".join(blocks))
 
 
-def _omitted_note(shown: Sequence[Evaluation], evaluations: Sequence[Evaluation]) -> str:
+def _omitted_note(shown: Sequence[Evaluation], summary: EvaluationSummary) -> str:
     """Return how many runs are not shown; empty where all are."""
-    number = len(evaluations) - len(shown)
+    number = len(summary) - len(shown)
     return f"{number} more run{'s' * (number != 1)}" if number else ""
 
 
-def _most_urgent(evaluations: Sequence[Evaluation], limit: int) -> Sequence[Evaluation]:
-    """Return the first `limit` evaluations, failed ones first; all of them for 0."""
-    ordered = sorted(evaluations, key=lambda evaluation: _URGENCY[evaluation.passed])
-    return ordered[:limit] if limit else ordered
-
-
-_URGENCY = {False: 0, None: 1, True: 2}
-
-
-def summary_table(evaluations: Sequence[Evaluation]) -> Table:
+def _summary_table(summary: EvaluationSummary) -> Table:
     """Return a table with the mean of each metric, its number of runs, and how many passed."""
     table = new_table()
     table.add_column("metric")
     for heading in ("mean", "runs", "passed"):
         table.add_column(heading, justify="right")
-    for row in score_summary(evaluations):
+    for row in _score_rows(summary):
         table.add_row(*map(escape_control_characters, row))
     return table
 
 
-def score_summary(evaluations: Iterable[Evaluation]) -> Iterator[tuple[str, str, str, str]]:
+def _score_rows(summary: EvaluationSummary) -> Iterator[tuple[str, str, str, str]]:
     """Yield the rows of the summary table. Runs may have different metrics."""
-    scores_of: dict[str, list[Score]] = {}
-    for evaluation in evaluations:
-        for score in evaluation.scores:
-            scores_of.setdefault(score.metric, []).append(score)
-    for metric, scores in scores_of.items():
-        values = [score.value for score in scores if score.value is not None]
-        verdicts = [score.passed for score in scores if score.passed is not None]
-        mean = f"{sum(values) / len(values):.4f}" if values else "—"
-        yield metric, mean, str(len(values)), f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "—"
+    for metric, scores in summary.scores.items():
+        mean = "—" if scores.mean is None else f"{scores.mean:.4f}"
+        passed = f"{scores.passed} of {scores.verdicts}" if scores.verdicts else "—"
+        yield metric, mean, str(scores.values), passed
 
 
 def runs_table(runs: Iterable[Run]) -> Table:
@@ -174,8 +175,12 @@ def capture_block(runs: Sequence[Run]) -> RenderableType:
 
 def capture_notice(runs: Sequence[Run]) -> str:
     """Return the problems in the capture of runs as one sentence; empty without problems."""
-    found = merge_hints(hint for run in runs for hint in capture_hints(run))
-    return "; ".join(f"{hint.summary}{_share_text(count, len(runs))}" for hint, count in found)
+    return capture_sentence(merge_hints(hint for run in runs for hint in capture_hints(run)), len(runs))
+
+
+def capture_sentence(hints: Iterable[tuple[Hint, int]], runs: int) -> str:
+    """Return hints, each with the number of affected runs, as one sentence; empty without hints."""
+    return "; ".join(f"{hint.summary}{_share_text(count, runs)}" for hint, count in hints)
 
 
 def new_table(*, leading: int = 0) -> Table:

@@ -52,10 +52,10 @@ def view(
     from goldspan.web.pages import Pages
 
     loaded_goldens = load_goldens(*goldens) if goldens else None
-    with open_store(options.store_file(store), read_only=True) as opened:
+    with open_store(options.store_location(store), read_only=True) as opened:
         pages = Pages(opened, goldens=lambda: loaded_goldens, is_live=False, keeps_values=_KEEP_ARGUMENTS_HINT)
         server = LocalServer(pages, port)
-        stderr_console().print(f"{opened.path} is shown at {server.address}  (Ctrl-C ends it)")
+        stderr_console().print(f"{opened.location} is shown at {server.address}  (Ctrl-C ends it)")
         if open_browser or (open_browser is None and sys.stdout.isatty()):
             webbrowser.open(server.address)
         server.serve()

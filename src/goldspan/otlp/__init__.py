@@ -3,8 +3,11 @@
 Modules in reading order:
 
 ``trace_files``: reads records from files, folders and standard input.
+``remote_files``: opens files by URL with fsspec.
 ``streams``: decompresses bytes and splits them into lines.
 ``format_detection``: detects the format of a byte stream by its first bytes.
+``parquet_files``: reads and writes Parquet files with spans as rows.
+``span_rows``: converts records to rows of a table and back.
 ``wire_format``: splits protobuf bytes into messages and fields without decoding them.
 ``decode_results``: the results of decoders, and rules that all formats share.
 ``otlp_protobuf``: decodes OTLP requests in protobuf.
@@ -41,11 +44,11 @@ def load_runs(
     """Loads the runs in trace files, folders and standard input.
 
     The spans of one trace, and its log records, may be spread over several files. The format is detected from the
-    contents: OTLP in protobuf or JSON (one request or many), API responses of Tempo and Jaeger, and the JSON of
-    OpenTelemetry SDKs.
+    contents: OTLP in protobuf or JSON (one request or many), API responses of Tempo and Jaeger, the JSON of
+    OpenTelemetry SDKs, and Parquet with the columns of OpenTelemetry's ClickHouse exporter (extra `parquet`).
 
     Args:
-        paths: Files, folders, or `-` for standard input.
+        paths: Files, folders, or `-` for standard input. URLs such as `s3://bucket/traces` need the extra `fsspec`.
         unit: What a run is.
         golden_id_attributes: The span attributes that may name a run's golden. Default: the variable
             `GOLDSPAN_GOLDEN_ID_ATTRIBUTE`, else `goldspan.golden.id`, then `test.case.name`.

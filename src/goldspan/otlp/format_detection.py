@@ -12,7 +12,7 @@ from functools import partial
 from io import BufferedReader, BytesIO
 
 from goldspan.model import TelemetryRecord
-from goldspan.otlp import json_documents, wire_format
+from goldspan.otlp import json_documents, parquet_files, wire_format
 from goldspan.otlp.decode_results import DecodeError, RecordBatch
 from goldspan.otlp.json_documents import iter_documents
 from goldspan.otlp.streams import LossReporter, decompress, iter_lines, peek
@@ -69,6 +69,11 @@ def _read_protobuf(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Se
         yield from _batch_records(batch, "whole file", report)
 
 
+def _read_parquet(pieces: Iterator[bytes], report: LossReporter) -> Iterator[Sequence[TelemetryRecord]]:
+    """Reads Parquet from a stream. Its index is at its end, so all of it must be in memory."""
+    return parquet_files.decode_file(BytesIO(b"".join(pieces)), report)
+
+
 def _read_messages(
     read_length: wire_format.LengthReader, pieces: Iterator[bytes], report: LossReporter
 ) -> Iterator[Sequence[TelemetryRecord]]:
@@ -106,6 +111,7 @@ def _batch_records(batch: RecordBatch, where: str, report: LossReporter) -> Iter
 
 
 _STREAM_DECODERS: tuple[tuple[Callable[[bytes], bool], _StreamDecoder], ...] = (
+    (lambda start: start.startswith(parquet_files.MAGIC), _read_parquet),
     (wire_format.starts_with_big_endian_length, partial(_read_messages, wire_format.read_big_endian)),
     (_is_text, _read_json),
     (wire_format.starts_with_varint_length, partial(_read_messages, wire_format.read_varint)),

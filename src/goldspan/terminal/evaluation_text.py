@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -180,9 +181,13 @@ def legend(evaluations: Iterable[Evaluation], console: Console) -> Text:
 
 def verdict_summary(evaluations: Sequence[Evaluation], *, noun: str = "runs") -> Text:
     """Return how many runs passed, failed and were not evaluated."""
-    verdicts = [evaluation.passed for evaluation in evaluations]
-    passed, failed, unjudged = verdicts.count(True), verdicts.count(False), verdicts.count(None)
-    said = Text(f"{noun}: {len(verdicts)}, of which ").append(f"{passed} passed", style="green").append(", ")
+    return verdict_counts(Counter(evaluation.passed for evaluation in evaluations), noun=noun)
+
+
+def verdict_counts(verdicts: Counter[bool | None], *, noun: str = "runs") -> Text:
+    """Return the numbers of runs by verdict as a sentence."""
+    passed, failed, unjudged = verdicts[True], verdicts[False], verdicts[None]
+    said = Text(f"{noun}: {verdicts.total()}, of which ").append(f"{passed} passed", style="green").append(", ")
     said.append(f"{failed} failed", style="red" if failed else "")
     return said.append(f", {unjudged} not evaluated", style="yellow") if unjudged else said
 
