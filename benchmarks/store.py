@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def _counted(store: SqliteStore, number: int) -> dict[str, Callable[[], object]]
     return asked
 
 
-def measure(asked: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def measure(asked: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Return the milliseconds of each query: medians over interleaved rounds, after a warm-up round."""
     taken: dict[str, list[float]] = {name: [] for name in asked}
     for round_number in range(rounds + 1):

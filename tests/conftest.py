@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import glob
 import os
 import shutil
 import signal
@@ -25,6 +26,8 @@ for variable in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
 # Reading the certificates of the system takes 20 ms for each client of a judge. No test connects to a public server.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("fixtures") / "certificate_authority.pem")
 os.environ["GOLDSPAN_STRICT"] = "1"
+for folder in sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True):
+    os.environ["PATH"] += os.pathsep + folder  # Debian does not install these programs in PATH
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell ignores SIGINT for background processes
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt would inherit that
 
@@ -49,6 +52,16 @@ settings.register_profile(
 settings.load_profile("ci" if IN_CI else "default")  # `--hypothesis-profile` chooses another
 
 LEFT_FOR_TEST_ALL = pytest.StashKey[int]()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """Starts a PostgreSQL server. A test that uses it has the mark `needs("postgres", "initdb")`."""
+    from support.postgres_server import PostgresServer  # few tests need it, and its client
+
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 @pytest.fixture(autouse=True)

@@ -17,18 +17,21 @@ from pyarrow import parquet
 
 import goldspan
 from goldspan import ConfigurationError, Evaluation, Golden, MissingExtraError, Run, ToolCall, evaluate
-from goldspan.store import SqliteStore, open_store
+from goldspan.store import Store
 from goldspan.store.data_frames import column_values, evaluation_table
 from goldspan.testing.results import AgentResults, ResultsHeader
 from support.random_evaluations import evaluations
+from support.store_contents import NewStore
 
 
 @given(st.lists(evaluations(), max_size=6))
-def test_evaluations_have_the_cells_that_an_export_of_their_store_has(drawn: list[Evaluation]) -> None:
+def test_evaluations_have_the_cells_that_an_export_of_their_store_has(
+    new_store: NewStore, drawn: list[Evaluation]
+) -> None:
     named = [replace(each, run=replace(each.run, run_id=f"run {at}")) for at, each in enumerate(drawn)]
     rows, columns = evaluation_table(named)
     cells = column_values(rows, columns)
-    with tempfile.TemporaryDirectory() as name, open_store(Path(name) / "s.db") as store:
+    with tempfile.TemporaryDirectory() as name, new_store() as store:
         store.submit_many(named)
         store.export(Path(name) / "out.parquet")
         table = parquet.read_table(Path(name) / "out.parquet")
@@ -81,7 +84,7 @@ def test_the_columns_of_metrics_are_sorted_and_cover_every_evaluation() -> None:
 
 @pytest.mark.parametrize("extra", ["pandas", "polars"])
 def test_without_the_extra_the_error_names_it_before_anything_is_evaluated(
-    store: SqliteStore, extra: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, extra, None)
     started: list[str] = []

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from goldspan import Run, ToolCall, evaluate
-from goldspan.store import Retention, SqliteStore, open_store
+from goldspan.store import Retention, Store, open_store
+from support.store_contents import select
 
 OLD = Path(__file__).with_name("version-1.sql")
 DAY = 86400 * 10**9
@@ -20,11 +21,11 @@ OTHER = replace(EVALUATION, run=replace(RUN, run_id="u:s", trace_ids=("u",)))
 JOINED = replace(EVALUATION, run=replace(RUN, run_id="v:s", trace_ids=("v", "t")))
 
 
-def stored(store: SqliteStore) -> set[str]:
+def stored(store: Store) -> set[str]:
     return {run.run_id for run in store.iter_runs()}
 
 
-def test_late_evaluations_of_a_deleted_trace_are_dropped_and_others_are_stored(store: SqliteStore) -> None:
+def test_late_evaluations_of_a_deleted_trace_are_dropped_and_others_are_stored(store: Store) -> None:
     store.submit_many([EVALUATION, JOINED])
     assert store.delete_trace("t") == 2
     store.submit_many([replace(EVALUATION, revision=2), OTHER, JOINED])
@@ -32,14 +33,14 @@ def test_late_evaluations_of_a_deleted_trace_are_dropped_and_others_are_stored(s
     assert stored(store) == {"u:s"}
 
 
-def test_a_trace_can_be_deleted_before_it_is_stored(store: SqliteStore) -> None:
+def test_a_trace_can_be_deleted_before_it_is_stored(store: Store) -> None:
     assert store.delete_trace("t") == 0
     store.submit_many([EVALUATION, OTHER])
     assert stored(store) == {"u:s"}
 
 
-def test_every_store_on_the_same_file_remembers_a_deletion_for_a_day(path: Path, clock: Any) -> None:
-    with open_store(path, clock=clock) as one, open_store(path, clock=clock) as other:
+def test_every_opened_store_remembers_a_deletion_for_a_day(location: str | Path, clock: Any) -> None:
+    with open_store(location, clock=clock) as one, open_store(location, clock=clock) as other:
         one.delete_trace("t")
         clock.now_ns += DAY
         other.submit(EVALUATION)
@@ -49,7 +50,7 @@ def test_every_store_on_the_same_file_remembers_a_deletion_for_a_day(path: Path,
         assert stored(other) == {"t:s"}
 
 
-def test_a_repeated_deletion_is_remembered_from_the_last_time(store: SqliteStore, clock: Any) -> None:
+def test_a_repeated_deletion_is_remembered_from_the_last_time(store: Store, clock: Any) -> None:
     store.delete_trace("t")
     clock.now_ns += DAY
     store.delete_trace("t")
@@ -58,14 +59,13 @@ def test_a_repeated_deletion_is_remembered_from_the_last_time(store: SqliteStore
     assert stored(store) == set()
 
 
-def test_deletion_memory_sets_how_long_a_deletion_stays_in_the_file(path: Path, clock: Any) -> None:
-    with open_store(path, retention=Retention(deletion_memory=timedelta(minutes=1)), clock=clock) as store:
+def test_deletion_memory_sets_how_long_a_deletion_is_stored(location: str | Path, clock: Any) -> None:
+    with open_store(location, retention=Retention(deletion_memory=timedelta(minutes=1)), clock=clock) as store:
         store.delete_trace("t")
         clock.now_ns += 61 * 10**9
         store.submit(EVALUATION)
         assert stored(store) == {"t:s"}
-        with closing(sqlite3.connect(path)) as other:
-            assert other.execute("SELECT * FROM deletions").fetchall() == []
+        assert select(store.location, "SELECT * FROM deletions") == []
 
 
 def test_a_migrated_store_keeps_its_runs_and_remembers_deletions(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from goldspan.model import Evaluation
 from goldspan.store import (
     GroupCounts,
     RunFilter,
-    SqliteStore,
+    Store,
     StoredRun,
     Substitution,
     TimeBucket,
@@ -29,6 +28,7 @@ from goldspan.store import (
 )
 from goldspan.store.store_protocol import ToolRole
 from support.random_evaluations import Listed, evaluations, filters, utf8
+from support.store_contents import NewStore
 
 NOW = 1_800_000_000 * 10**9
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order"), ExpectedTool("refund")))
@@ -95,10 +95,10 @@ def used(listed: Listed, meant: Iterable[str]) -> dict[str, Counter[str]]:
 
 @given(st.lists(evaluations(), max_size=12), st.lists(filters, min_size=1, max_size=4), st.sampled_from((1, 3, 40)))
 def test_every_query_result_equals_a_count_of_the_runs_in_python(
-    stored: list[Evaluation], wanted: list[RunFilter], buckets: int
+    new_store: NewStore, stored: list[Evaluation], wanted: list[RunFilter], buckets: int
 ) -> None:
     listed = Listed(NOW)
-    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+    with new_store(clock=lambda: NOW) as store:
         for evaluation in stored:
             listed.submit(evaluation)
             store.submit(evaluation)
@@ -125,7 +125,7 @@ def roles_of(tool: ToolCounts) -> Mapping[str, int]:
     return Counter({role: number for role in get_args(ToolRole) if (number := getattr(tool, role))})
 
 
-def test_groups_are_sorted_by_number_of_runs_and_then_by_name(store: SqliteStore) -> None:
+def test_groups_are_sorted_by_number_of_runs_and_then_by_name(store: Store) -> None:
     passed = ("find_order", "refund")
     store.submit_many(
         [
@@ -143,14 +143,14 @@ def test_groups_are_sorted_by_number_of_runs_and_then_by_name(store: SqliteStore
     assert [tally.name for tally in store.count_by("golden")] == ["refund", None]
 
 
-def test_an_unknown_group_and_an_invalid_number_of_buckets_are_refused(store: SqliteStore) -> None:
+def test_an_unknown_group_and_an_invalid_number_of_buckets_are_refused(store: Store) -> None:
     with pytest.raises(ConfigurationError, match="`by` is golden, agent, service, environment or unit, not 'text'"):
         store.count_by("text")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="buckets must be at least 1, not 0"):
         store.trend(buckets=0)
 
 
-def test_a_trend_spans_the_oldest_to_the_newest_run_with_empty_buckets_between(store: SqliteStore) -> None:
+def test_a_trend_spans_the_oldest_to_the_newest_run_with_empty_buckets_between(store: Store) -> None:
     store.submit_many(evaluated(at, start_ns=at * SECOND) for at in (100, 101, 140))
     trend = store.trend(buckets=4)
     assert [(bucket.start_ns // SECOND, bucket.counts.failed) for bucket in trend] == [
@@ -160,14 +160,14 @@ def test_a_trend_spans_the_oldest_to_the_newest_run_with_empty_buckets_between(s
     assert len(spans) == 1
 
 
-def test_a_trend_with_a_time_filter_spans_the_whole_time(store: SqliteStore) -> None:
+def test_a_trend_with_a_time_filter_spans_the_whole_time(store: Store) -> None:
     store.submit(evaluated(1, start_ns=50 * SECOND))
     trend = store.trend(RunFilter(since_ns=0, until_ns=100 * SECOND), buckets=4)
     assert [(bucket.start_ns // SECOND, bucket.counts.total) for bucket in trend] == [(0, 0), (25, 0), (50, 1), (75, 0)]
     assert store.trend(RunFilter(since_ns=-5, until_ns=100 * SECOND), buckets=4) == trend  # no run is earlier than 1970
 
 
-def test_a_trend_has_one_bucket_for_one_moment_none_without_runs_and_1000_at_most(store: SqliteStore) -> None:
+def test_a_trend_has_one_bucket_for_one_moment_none_without_runs_and_1000_at_most(store: Store) -> None:
     assert store.trend() == ()
     store.submit_many([evaluated(1), evaluated(2)])
     assert store.trend() == (TimeBucket(1000, VerdictCounts(failed=2)),)
@@ -175,7 +175,7 @@ def test_a_trend_has_one_bucket_for_one_moment_none_without_runs_and_1000_at_mos
     assert len(store.trend(RunFilter(since_ns=0, until_ns=NOW), buckets=10**9)) == 1000
 
 
-def test_tools_and_substitutions_have_their_original_spelling(store: SqliteStore) -> None:
+def test_tools_and_substitutions_have_their_original_spelling(store: Store) -> None:
     store.submit(evaluated(1, "FindOrder", "Web Search"))
     store.submit_many(evaluated(number, "find_order", "web-search") for number in (2, 3))
     store.submit(evaluated(4, "find_order", "refund"))
@@ -189,14 +189,14 @@ def test_tools_and_substitutions_have_their_original_spelling(store: SqliteStore
     assert store.tool_counts()[1].problem_count == 3
 
 
-def test_a_substitution_counts_once_per_run_whatever_its_spelling(store: SqliteStore) -> None:
+def test_a_substitution_counts_once_per_run_whatever_its_spelling(store: Store) -> None:
     golden = Golden("two", tools=(ExpectedTool("mail"), ExpectedTool("find"), ExpectedTool("Mail")))
     store.submit(evaluated(1, "send_sms", "find", "sendSms", golden=golden))
     assert [fault["instead"] for fault in next(store.iter_runs()).current.document["faults"]] == ["send_sms", "sendSms"]
     assert [pair.runs for pair in store.substitutions()] == [1]
 
 
-def test_counts_cover_only_the_latest_revision_of_a_run(store: SqliteStore) -> None:
+def test_counts_cover_only_the_latest_revision_of_a_run(store: Store) -> None:
     store.submit(evaluated(1, "find_order", "search"))
     assert store.substitutions() == (Substitution("refund", "search", 1),)
     store.submit(replace(evaluated(1, "find_order", "refund"), revision=2))
@@ -207,8 +207,9 @@ def test_counts_cover_only_the_latest_revision_of_a_run(store: SqliteStore) -> N
 
 
 def test_deleted_runs_are_not_counted_and_their_tool_names_are_removed_from_the_file(
-    store: SqliteStore, path: Path
+    path: Path,
 ) -> None:
+    store = open_store(path)
     store.submit_many([evaluated(1, "find_order", "SecretTool"), evaluated(2, "find_order", "search")])
     assert store.delete_trace("t1") == 1
     assert store.substitutions() == (Substitution("refund", "search", 1),)
@@ -218,9 +219,10 @@ def test_deleted_runs_are_not_counted_and_their_tool_names_are_removed_from_the_
     assert b"secret" not in content
     assert store.delete_runs(["t2:s"]) == 1
     assert (store.tool_counts(), store.substitutions(), store.count_by("unit"), store.trend()) == ((), (), (), ())
+    store.close()
 
 
-def test_last_sequence_number_is_the_position_after_the_newest_evaluation(store: SqliteStore) -> None:
+def test_last_sequence_number_is_the_position_after_the_newest_evaluation(store: Store) -> None:
     assert store.last_sequence_number() == 0
     store.submit_many([evaluated(1), evaluated(2)])
     after = store.last_sequence_number()

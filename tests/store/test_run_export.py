@@ -20,8 +20,9 @@ from pyarrow import parquet
 from goldspan import ConfigurationError, ExpectedTool, Golden, MissingExtraError, Run, ToolCall, evaluate
 from goldspan.errors import StoreError
 from goldspan.model import Evaluation
-from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
+from goldspan.store import RunFilter, Store, StoredRun
 from support.random_evaluations import HOSTILE, evaluations, utf8
+from support.store_contents import NewStore
 
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order"), ExpectedTool("refund")), forbid=("drop_*",))
 RUN = Run(
@@ -39,7 +40,7 @@ def rows_of(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
 
 
-def test_a_csv_row_contains_the_run_its_verdict_its_tools_and_its_scores(store: SqliteStore) -> None:
+def test_a_csv_row_contains_the_run_its_verdict_its_tools_and_its_scores(store: Store) -> None:
     store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_precision", "result_correctness"]))
     file = io.BytesIO()
     assert store.export(file, format="csv") == 1
@@ -59,13 +60,13 @@ def test_a_csv_row_contains_the_run_its_verdict_its_tools_and_its_scores(store: 
 
 @given(st.lists(evaluations(), max_size=6), st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6))
 def test_hostile_texts_can_be_read_back_from_every_format_and_are_never_formulas(
-    stored: list[Evaluation], texts: list[str]
+    new_store: NewStore, stored: list[Evaluation], texts: list[str]
 ) -> None:
     hostile = [
         replace(each, run=replace(each.run, run_id=f"{number}{text}", agent=text, input=text))
         for number, (each, text) in enumerate(zip(stored, texts, strict=False))
     ]
-    with tempfile.TemporaryDirectory() as name, open_store(Path(name) / "s.db") as store:
+    with tempfile.TemporaryDirectory() as name, new_store() as store:
         store.submit_many(hostile)
         for form in ("csv", "parquet", "jsonl"):
             assert store.export(Path(name) / f"out.{form}") == len(hostile)
@@ -105,7 +106,7 @@ def _readable(text: str) -> str:
     )
 
 
-def test_a_negative_score_is_a_number_and_a_text_that_looks_like_one_is_a_text(store: SqliteStore) -> None:
+def test_a_negative_score_is_a_number_and_a_text_that_looks_like_one_is_a_text(store: Store) -> None:
     evaluation = evaluate(replace(RUN, input="-1"), GOLDEN, metrics=["tool_recall"])
     below = replace(evaluation, scores=(replace(evaluation.scores[0], value=-0.5),))
     store.submit(below)
@@ -124,7 +125,7 @@ def test_a_negative_score_is_a_number_and_a_text_that_looks_like_one_is_a_text(s
         ("a - b, =c: x@y.z; it's 1+1", "a - b, =c: x@y.z; it's 1+1"),
     ],
 )
-def test_no_formula_starts_after_a_semicolon_tab_or_line_break(store: SqliteStore, text: str, cell: str) -> None:
+def test_no_formula_starts_after_a_semicolon_tab_or_line_break(store: Store, text: str, cell: str) -> None:
     store.submit(evaluate(replace(RUN, input=text), GOLDEN))
     file = io.BytesIO()
     store.export(file, format="csv")
@@ -132,7 +133,7 @@ def test_no_formula_starts_after_a_semicolon_tab_or_line_break(store: SqliteStor
     assert row["input"] == cell
 
 
-def test_parquet_columns_have_types(store: SqliteStore, tmp_path: Path) -> None:
+def test_parquet_columns_have_types(store: Store, tmp_path: Path) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     store.export(tmp_path / "runs.parquet")
     table = parquet.read_table(tmp_path / "runs.parquet")
@@ -144,7 +145,7 @@ def test_parquet_columns_have_types(store: SqliteStore, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_only_the_selected_runs_are_exported_newest_first(store: SqliteStore, tmp_path: Path) -> None:
+def test_only_the_selected_runs_are_exported_newest_first(store: Store, tmp_path: Path) -> None:
     evaluation = evaluate(RUN, GOLDEN)
     for number in range(4):
         run = replace(RUN, run_id=str(number), agent="even" if number % 2 == 0 else "odd", start_ns=number + 1)
@@ -154,7 +155,7 @@ def test_only_the_selected_runs_are_exported_newest_first(store: SqliteStore, tm
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
-def test_an_empty_store_yields_a_file_without_rows(store: SqliteStore, tmp_path: Path, form: str) -> None:
+def test_an_empty_store_yields_a_file_without_rows(store: Store, tmp_path: Path, form: str) -> None:
     assert store.export(tmp_path / f"none.{form}") == 0
     if form == "parquet":
         assert parquet.read_table(tmp_path / "none.parquet").num_rows == 0
@@ -163,14 +164,14 @@ def test_an_empty_store_yields_a_file_without_rows(store: SqliteStore, tmp_path:
 
 
 @pytest.mark.e2e
-def test_runs_beyond_one_parquet_row_group_are_all_exported(store: SqliteStore, tmp_path: Path) -> None:
+def test_runs_beyond_one_parquet_row_group_are_all_exported(store: Store, tmp_path: Path) -> None:
     evaluation = evaluate(RUN, GOLDEN, metrics=["tool_recall"])
     store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(5100))
     assert store.export(tmp_path / "runs.parquet") == 5100
     assert len(set(parquet.read_table(tmp_path / "runs.parquet").column("run_id").to_pylist())) == 5100
 
 
-def test_an_existing_file_is_replaced_only_with_overwrite(store: SqliteStore, tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_with_overwrite(store: Store, tmp_path: Path) -> None:
     target = tmp_path / "runs.csv"
     target.write_text("mine")
     with pytest.raises(StoreError, match="the file exists"):
@@ -180,9 +181,7 @@ def test_an_existing_file_is_replaced_only_with_overwrite(store: SqliteStore, tm
     assert target.read_text().startswith("run_id,")
 
 
-def test_an_interrupted_export_keeps_the_existing_file_and_leaves_no_partial_file(
-    store: SqliteStore, tmp_path: Path
-) -> None:
+def test_an_interrupted_export_keeps_the_existing_file_and_leaves_no_partial_file(store: Store, tmp_path: Path) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     target = tmp_path / "runs.csv"
     target.write_text("mine")
@@ -198,7 +197,7 @@ def test_an_interrupted_export_keeps_the_existing_file_and_leaves_no_partial_fil
     assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []
 
 
-def test_a_target_without_a_known_extension_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_target_without_a_known_extension_is_refused(store: Store, tmp_path: Path) -> None:
     for target in (tmp_path / "runs.xlsx", tmp_path / "runs", io.BytesIO()):
         with pytest.raises(ConfigurationError, match=r"must end in \.csv, \.parquet or \.jsonl"):
             store.export(target)
@@ -206,22 +205,23 @@ def test_a_target_without_a_known_extension_is_refused(store: SqliteStore, tmp_p
         assert store.export(file) == 0
 
 
-def test_an_unknown_format_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+def test_an_unknown_format_is_refused(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="the format of an export is csv, parquet, jsonl, not 'xlsx'"):
         store.export(tmp_path / "runs.csv", format="xlsx")  # type: ignore[arg-type]
     assert list(tmp_path.glob("runs*")) == []
 
 
-def test_an_unwritable_target_is_a_store_error(store: SqliteStore, tmp_path: Path) -> None:
+def test_an_unwritable_target_is_a_store_error(store: Store, tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
-    for target in (tmp_path / "no" / "runs.csv", store.path / "runs.csv", tmp_path / "folder.csv"):
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "no" / "runs.csv", tmp_path / "file" / "runs.csv", tmp_path / "folder.csv"):
         with pytest.raises(StoreError, match=f"^{target}: it cannot be written: "):
             store.export(target, overwrite=True)
     assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".part")] == []
 
 
 def test_without_pyarrow_the_error_names_the_extra_and_no_file_is_created(
-    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtraError, match=r"writing Parquet needs .* pip install 'goldspan\[parquet\]'"):

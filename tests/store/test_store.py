@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import sqlite3
-import tempfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +20,12 @@ from goldspan.extraction import extract
 from goldspan.model import ComponentSelector, Evaluation, Health, RunUnit, Score, ToolDefinition
 from goldspan.sinks import Sink
 from goldspan.sinks.serialization import to_json
-from goldspan.store import EvaluationPage, RunFilter, SqliteStore, Store, VerdictCounts, open_store
+from goldspan.store import EvaluationPage, RunFilter, Store, VerdictCounts, open_store
 from goldspan.store.run_records import evaluation_to_document, record_of, run_from_document
+from goldspan.store.store_location import is_store_url
 from support.random_evaluations import Listed, evaluations, filters, utf8
 from support.span_builders import agent
+from support.store_contents import NewStore, all_rows, select
 
 NOW = 1_800_000_000 * 10**9
 GOLDEN = Golden("refund", tools=(ExpectedTool("find_order", {"order": 7}), ExpectedTool("refund")))
@@ -40,9 +41,11 @@ RUN = Run(
 
 
 @given(st.lists(evaluations(), max_size=12), st.lists(filters, min_size=1, max_size=6))
-def test_every_filter_selects_the_same_runs_as_a_python_list(stored: list[Evaluation], wanted: list[RunFilter]) -> None:
+def test_every_filter_selects_the_same_runs_as_a_python_list(
+    new_store: NewStore, stored: list[Evaluation], wanted: list[RunFilter]
+) -> None:
     listed = Listed(NOW)
-    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+    with new_store(clock=lambda: NOW) as store:
         for evaluation in stored:
             listed.submit(evaluation)
             store.submit(evaluation)
@@ -63,11 +66,11 @@ def test_every_filter_selects_the_same_runs_as_a_python_list(stored: list[Evalua
 
 @given(st.lists(evaluations(), max_size=12), st.lists(evaluations(), max_size=8), st.integers(1, 4), filters)
 def test_pages_contain_every_run_exactly_once_while_others_are_stored(
-    before: list[Evaluation], meanwhile: list[Evaluation], limit: int, wanted: RunFilter
+    new_store: NewStore, before: list[Evaluation], meanwhile: list[Evaluation], limit: int, wanted: RunFilter
 ) -> None:
     known = {utf8(each.run.run_id) for each in before}
     later = (replace(each, run=replace(each.run, run_id=f"new {number}")) for number, each in enumerate(meanwhile))
-    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+    with new_store(clock=lambda: NOW) as store:
         store.submit_many(before)
         there = [run.run_id for run in store.runs(wanted).items]
         seen: list[str] = []
@@ -86,22 +89,24 @@ def test_pages_contain_every_run_exactly_once_while_others_are_stored(
 @given(evaluations())
 @example(replace(evaluate(RUN, GOLDEN), scores=(Score("mean", math.nan), Score("sum", math.inf))))
 @example(evaluate(replace(RUN, input="NaN \N{SNOWMAN}", agent="\ud800"), GOLDEN))
-def test_a_stored_document_is_the_one_that_the_encoder_of_the_sinks_writes(evaluation: Evaluation) -> None:
-    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db") as store:
+def test_a_stored_document_is_the_one_that_the_encoder_of_the_sinks_writes(
+    new_store: NewStore, evaluation: Evaluation
+) -> None:
+    with new_store() as store:
         store.submit(evaluation)
         (stored,) = store.runs().items
     document = json.loads(to_json(evaluation_to_document(evaluation, keep_arguments=False)))
     assert repr(stored.current.document) == repr(document)  # 1, 1.0 and True differ
 
 
-def test_a_sqlite_store_implements_the_sink_and_store_protocols(store: SqliteStore) -> None:
+def test_a_store_implements_the_sink_and_store_protocols(store: Store) -> None:
     sink: Sink = store
     kept: Store = store
     sink.submit(evaluate(RUN, GOLDEN))
     assert kept.count() == VerdictCounts(failed=1)
 
 
-def test_an_evaluation_submitted_repeatedly_is_stored_once(store: SqliteStore) -> None:
+def test_an_evaluation_submitted_repeatedly_is_stored_once(store: Store) -> None:
     evaluation = evaluate(RUN, GOLDEN)
     store.submit_many([evaluation, evaluation])
     store.submit(evaluation)
@@ -110,17 +115,15 @@ def test_an_evaluation_submitted_repeatedly_is_stored_once(store: SqliteStore) -
 
 @given(st.lists(evaluations(), max_size=12))
 @example([evaluate(RUN, GOLDEN)] * 3)
-def test_a_batch_is_stored_like_its_evaluations_one_by_one(stored: list[Evaluation]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in ("batch.db", "single.db")]
-        batch, single = (open_store(path, clock=lambda: NOW) for path in paths)
-        with batch, single:
-            batch.submit_many(stored)
-            for evaluation in stored:
-                single.submit(evaluation)
-        in_batch, one_by_one = map(_all_rows, paths)
-        assert in_batch == one_by_one
-        assert len(in_batch["evaluations"]) == len({(each.run.run_id, each.digest, each.revision) for each in stored})
+def test_a_batch_is_stored_like_its_evaluations_one_by_one(new_store: NewStore, stored: list[Evaluation]) -> None:
+    with new_store(clock=lambda: NOW) as store:
+        store.submit_many(stored)
+        in_batch = all_rows(store.location)
+    with new_store(clock=lambda: NOW) as store:
+        for evaluation in stored:
+            store.submit(evaluation)
+        assert all_rows(store.location) == in_batch
+    assert len(in_batch["evaluations"]) == len({(each.run.run_id, each.digest, each.revision) for each in stored})
 
 
 @given(
@@ -131,8 +134,10 @@ def test_a_batch_is_stored_like_its_evaluations_one_by_one(stored: list[Evaluati
         max_size=12,
     )
 )
-def test_the_rows_of_a_shape_are_stored_exactly_as_long_as_a_run_has_it(steps: list[Evaluation | str]) -> None:
-    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.db", clock=lambda: NOW) as store:
+def test_the_rows_of_a_shape_are_stored_exactly_as_long_as_a_run_has_it(
+    new_store: NewStore, steps: list[Evaluation | str]
+) -> None:
+    with new_store(clock=lambda: NOW) as store:
         for step in steps:
             if isinstance(step, Evaluation):
                 store.submit_many([step, step])
@@ -140,39 +145,33 @@ def test_the_rows_of_a_shape_are_stored_exactly_as_long_as_a_run_has_it(steps: l
                 store.delete_trace(step.removeprefix("trace "))
             else:
                 store.delete_runs([step])
-        with closing(sqlite3.connect(store.path)) as connection:
-            wanted: dict[str, set[tuple[object, ...]]] = {"tools": set(), "substitutions": set(), "scores": set()}
-            latest = {
-                (each.run.run_id, each.revision, each.digest): each for each in steps if isinstance(each, Evaluation)
-            }
-            current = "SELECT run_id, runs.revision, digest, shape FROM runs JOIN evaluations AS e ON e.key = current"
-            shapes = {row[:3]: row[3] for row in connection.execute(current)}
-            for (run_id, revision, digest), evaluation in latest.items():
-                if (shape := shapes.get((utf8(run_id), revision, digest))) is not None:
-                    record = record_of(evaluation, now_ns=NOW, keep_arguments=False)
-                    wanted["tools"] |= {(shape, *row) for row in record.tools}
-                    wanted["substitutions"] |= {(shape, *row) for row in record.substitutions}
-                    wanted["scores"] |= {(shape, *row) for row in record.scores.items()}
-            for table, rows in wanted.items():
-                assert set(connection.execute(f"SELECT * FROM {table}")) == rows
+        wanted: dict[str, set[tuple[object, ...]]] = {"tools": set(), "substitutions": set(), "scores": set()}
+        latest = {(each.run.run_id, each.revision, each.digest): each for each in steps if isinstance(each, Evaluation)}
+        groups = "JOIN run_groups USING (run_group)" if is_store_url(store.location) else ""
+        current = "SELECT runs.run_id, runs.revision, digest, shape FROM runs JOIN evaluations AS e ON e.key = current "
+        shapes = {row[:3]: row[3] for row in select(store.location, current + groups)}
+        for (run_id, revision, digest), evaluation in latest.items():
+            if (shape := shapes.get((utf8(run_id), revision, digest))) is not None:
+                record = record_of(evaluation, now_ns=NOW, keep_arguments=False)
+                wanted["tools"] |= {(shape, *row) for row in record.tools}
+                wanted["substitutions"] |= {(shape, *row) for row in record.substitutions}
+                wanted["scores"] |= {(shape, *row) for row in record.scores.items()}
+        for table, rows in wanted.items():
+            assert set(select(store.location, f"SELECT * FROM {table}")) == rows
 
 
-def _all_rows(path: Path) -> dict[str, list[str]]:
-    tables = ("runs", "evaluations", "tools", "substitutions", "scores", "traces", "sqlite_sequence")
-    with closing(sqlite3.connect(path)) as connection:
-        return {table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))) for table in tables}
-
-
-def test_no_evaluation_is_lost_if_the_counter_of_keys_is_missing(store: SqliteStore) -> None:
+def test_no_evaluation_is_lost_if_the_counter_of_keys_is_missing(path: Path) -> None:
+    store = open_store(path)
     store.submit(evaluate(RUN, GOLDEN))
-    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DELETE FROM sqlite_sequence")  # as in a file that `sqlite3 .recover` repaired
     store.submit(evaluate(replace(RUN, run_id="u:s"), GOLDEN))
     assert [len(store.evaluations(run_id)) for run_id in ("t:s", "u:s")] == [1, 1]
     assert store.run("u:s") is not None
+    store.close()
 
 
-def test_the_latest_revision_is_current_and_earlier_revisions_are_kept(store: SqliteStore) -> None:
+def test_the_latest_revision_is_current_and_earlier_revisions_are_kept(store: Store) -> None:
     late = replace(RUN, tool_calls=(ToolCall("find_order", arguments={"order": 7}), ToolCall("refund")))
     second = replace(evaluate(late, GOLDEN), revision=2)
     store.submit_many([second, evaluate(RUN, GOLDEN)])  # in any order
@@ -181,7 +180,7 @@ def test_the_latest_revision_is_current_and_earlier_revisions_are_kept(store: Sq
     assert store.runs(RunFilter(tool="refund", tool_role="missing")).items == ()
 
 
-def test_a_request_a_component_and_a_conversation_of_one_span_are_separate_runs(store: SqliteStore) -> None:
+def test_a_request_a_component_and_a_conversation_of_one_span_are_separate_runs(store: Store) -> None:
     step = agent("desk", asked="Hi")
     declared = [ComponentSelector("desk", span="* desk")]
     units: tuple[RunUnit, ...] = ("request", "component", "conversation")
@@ -196,7 +195,7 @@ def test_a_request_a_component_and_a_conversation_of_one_span_are_separate_runs(
         assert (only.evaluation_count, only.current.revision) == (1, 1)
 
 
-def test_a_later_revision_does_not_change_the_time_of_a_run(store: SqliteStore) -> None:
+def test_a_later_revision_does_not_change_the_time_of_a_run(store: Store) -> None:
     store.submit(evaluate(RUN, None))
     store.submit(replace(evaluate(replace(RUN, start_ns=5), None), revision=2))
     found = store.run("t:s")
@@ -204,7 +203,7 @@ def test_a_later_revision_does_not_change_the_time_of_a_run(store: SqliteStore) 
     assert (found.time_ns, found.evaluation_count) == (1000, 2)
 
 
-def test_by_default_arguments_and_results_are_not_stored(store: SqliteStore, path: Path) -> None:
+def test_by_default_arguments_and_results_are_not_stored(store: Store) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     found = store.run("t:s")
     assert found is not None
@@ -214,14 +213,13 @@ def test_by_default_arguments_and_results_are_not_stored(store: SqliteStore, pat
     assert document["rows"][0] == {
         "verdict": "paired", "expected": "find_order", "called_at": 0, "in_order": True, "differing": ["order"]
     }  # fmt: skip
-    store.close()
-    content = b"".join(file.read_bytes() for file in path.parent.iterdir())
-    assert b"find_order" in content
-    assert all(secret not in content for secret in (b"secret", b"Smith", b"iban"))
+    content = str(all_rows(store.location))
+    assert "find_order" in content
+    assert all(secret not in content for secret in ("secret-7", "Smith", "iban"))
 
 
-def test_a_run_stored_with_arguments_is_evaluated_again_with_the_same_result(path: Path) -> None:
-    with open_store(path, keep_arguments=True) as store:
+def test_a_run_stored_with_arguments_is_evaluated_again_with_the_same_result(location: str | Path) -> None:
+    with open_store(location, keep_arguments=True) as store:
         store.submit(evaluate(RUN, GOLDEN))
         found = store.run("t:s")
     assert found is not None
@@ -233,7 +231,7 @@ def test_a_run_stored_with_arguments_is_evaluated_again_with_the_same_result(pat
     ]
 
 
-def test_a_run_stored_without_arguments_has_no_argument_score_when_evaluated_again(store: SqliteStore) -> None:
+def test_a_run_stored_without_arguments_has_no_argument_score_when_evaluated_again(store: Store) -> None:
     store.submit(evaluate(RUN, GOLDEN))
     found = store.run("t:s")
     assert found is not None
@@ -244,7 +242,7 @@ def test_a_run_stored_without_arguments_has_no_argument_score_when_evaluated_aga
     assert (recall.value, arguments.value) == (0.5, None)
 
 
-def test_available_tools_and_metrics_are_stored_with_the_schemas_of_called_tools_only(path: Path) -> None:
+def test_available_tools_and_metrics_are_stored_with_the_schemas_of_called_tools_only(new_store: NewStore) -> None:
     schema = {"type": "object", "properties": {"order": {"type": "integer"}}}
     offered = (
         ToolDefinition("findOrder", parameters=schema, read_only=True),
@@ -254,7 +252,7 @@ def test_available_tools_and_metrics_are_stored_with_the_schemas_of_called_tools
     run = replace(RUN, available_tools=offered, metrics=("tool_recall",))
     found = []
     for keep_arguments in (False, True):
-        with open_store(path.with_name(f"{keep_arguments}.db"), keep_arguments=keep_arguments) as store:
+        with new_store(keep_arguments=keep_arguments) as store:
             store.submit(evaluate(run, GOLDEN))
             kept = store.run("t:s")
             assert kept is not None
@@ -265,7 +263,7 @@ def test_available_tools_and_metrics_are_stored_with_the_schemas_of_called_tools
     assert names.metrics == with_values.metrics == ("tool_recall",)
 
 
-def test_the_identifying_fields_of_a_call_are_stored(store: SqliteStore) -> None:
+def test_the_identifying_fields_of_a_call_are_stored(store: Store) -> None:
     call = ToolCall(
         "search", "mcp__web__search", server="web", outcome="error", error="no: such city", call_id="c1", kind="hosted",
         evidence="requested", agent="helper", span_id="5", start_ns=1, end_ns=2, concurrent_with=(1,),
@@ -279,7 +277,7 @@ def test_the_identifying_fields_of_a_call_are_stored(store: SqliteStore) -> None
     assert (again.health, again.golden_id, again.output) == (run.health, "g", None)
 
 
-def test_a_guessed_error_is_stored_without_its_text(store: SqliteStore) -> None:
+def test_a_guessed_error_is_stored_without_its_text(store: Store) -> None:
     call = ToolCall("pay", result="Error: card 4711", error_guess="Error: card 4711", outcome="ok")
     store.submit(evaluate(replace(RUN, tool_calls=(call,)), None))
     found = store.run("t:s")
@@ -298,23 +296,23 @@ ENDLESS["self"] = ENDLESS
 
 
 @pytest.mark.parametrize("arguments", [ENDLESS, {"key": FailingRepr()}], ids=["endless", "unspeakable"])
-def test_arguments_that_cannot_be_serialized_are_omitted(path: Path, arguments: object) -> None:
+def test_arguments_that_cannot_be_serialized_are_omitted(location: str | Path, arguments: object) -> None:
     run = replace(RUN, tool_calls=(ToolCall("find_order", arguments=arguments),))
-    with open_store(path, keep_arguments=True) as store:
+    with open_store(location, keep_arguments=True) as store:
         store.submit(evaluate(run, None))
         found = store.run("t:s")
     assert found is not None
     assert found.current.document["tool_calls"] == [{"name": "find_order"}]
 
 
-def test_an_input_is_truncated_to_2000_characters(store: SqliteStore) -> None:
+def test_an_input_is_truncated_to_2000_characters(store: Store) -> None:
     store.submit(evaluate(replace(RUN, input="a" * 3000), None))
     found = store.run("t:s")
     assert found is not None
     assert found.current.document["input"] == "a" * 2000
 
 
-def test_a_run_from_the_future_gets_the_current_time(store: SqliteStore) -> None:
+def test_a_run_from_the_future_gets_the_current_time(store: Store) -> None:
     store.submit(evaluate(replace(RUN, start_ns=NOW + 10**15), None))
     found = store.run("t:s")
     assert found is not None
@@ -361,7 +359,7 @@ def test_the_key_of_a_deleted_evaluation_is_not_reused(path: Path) -> None:
         assert other.execute("SELECT key FROM evaluations ORDER BY key").fetchall() == [(1,), (2,), (4,)]
 
 
-def test_evaluations_after_returns_each_evaluation_once_in_the_order_of_storing(store: SqliteStore) -> None:
+def test_evaluations_after_returns_each_evaluation_once_in_the_order_of_storing(store: Store) -> None:
     first, second = evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s", start_ns=5), None)
     assert store.evaluations_after() == EvaluationPage((), 0)
     store.submit_many([first, second])
@@ -378,7 +376,7 @@ def test_evaluations_after_returns_each_evaluation_once_in_the_order_of_storing(
         store.evaluations_after(limit=0)
 
 
-def test_current_revision_and_has_trace_need_no_documents(store: SqliteStore) -> None:
+def test_current_revision_and_has_trace_need_no_documents(store: Store) -> None:
     assert store.current_revision("t:s") is None
     assert not store.has_trace("t")
     late = replace(evaluate(RUN, GOLDEN), revision=3)
@@ -387,7 +385,7 @@ def test_current_revision_and_has_trace_need_no_documents(store: SqliteStore) ->
     assert (store.has_trace("t"), store.has_trace("\ud800")) == (True, False)
 
 
-def test_replace_if_current_does_not_replace_a_newer_revision(store: SqliteStore) -> None:
+def test_replace_if_current_does_not_replace_a_newer_revision(store: Store) -> None:
     first = evaluate(RUN, None)
     again = replace(evaluate(RUN, GOLDEN), revision=2)
     late = replace(evaluate(replace(RUN, tool_calls=()), None), revision=2)
@@ -403,13 +401,13 @@ def test_replace_if_current_does_not_replace_a_newer_revision(store: SqliteStore
     assert store.current_revision("t:s") == (3, again.digest)
 
 
-def test_metrics_lists_the_metrics_with_a_score(store: SqliteStore) -> None:
+def test_metrics_lists_the_metrics_with_a_score(store: Store) -> None:
     assert store.metrics() == ()
     store.submit(evaluate(RUN, GOLDEN, metrics=["tool_recall", "tool_f1"]))
     assert store.metrics() == ("tool_f1", "tool_recall")
 
 
-def test_an_invalid_limit_cursor_or_filter_is_refused(store: SqliteStore) -> None:
+def test_an_invalid_limit_cursor_or_filter_is_refused(store: Store) -> None:
     with pytest.raises(ConfigurationError, match="limit must be at least 1"):
         store.runs(limit=0)
     with pytest.raises(ConfigurationError, match="'1; DROP TABLE runs' is not a cursor"):
@@ -433,13 +431,13 @@ def test_an_invalid_filter_value_is_refused(wrong: dict[str, object], told: str)
         RunFilter(**wrong)  # type: ignore[arg-type]
 
 
-def test_the_covered_filter_selects_runs_with_or_without_a_golden(store: SqliteStore) -> None:
+def test_the_covered_filter_selects_runs_with_or_without_a_golden(store: Store) -> None:
     store.submit_many([evaluate(RUN, GOLDEN), evaluate(replace(RUN, run_id="u:s"), None)])
     found = {covered: [run.run_id for run in store.runs(RunFilter(covered=covered)).items] for covered in (True, False)}
     assert found == {True: ["t:s"], False: ["u:s"]}
 
 
-def test_a_page_has_at_most_1000_runs(store: SqliteStore) -> None:
+def test_a_page_has_at_most_1000_runs(store: Store) -> None:
     evaluation = evaluate(RUN, None, metrics=["tool_recall"])
     store.submit_many(replace(evaluation, run=replace(RUN, run_id=str(number))) for number in range(1001))
     page = store.runs(limit=5000)

@@ -15,7 +15,7 @@ from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import Run
-from goldspan.store import RunFilter, SqliteStore
+from goldspan.store import RunFilter, Store
 from goldspan.store.query_parameters import FILTER_PARAMETERS, filter_from_query, parse_parameter
 from goldspan.store.run_records import run_from_document
 
@@ -82,7 +82,7 @@ def parse_conditions(texts: Iterable[str]) -> RunConditions:
 # --- runs of a store --------------------------------------------------------------------------------------------------
 
 
-def stored_runs(store: SqliteStore, conditions: RunConditions) -> Iterator[Run]:
+def stored_runs(store: Store, conditions: RunConditions) -> Iterator[Run]:
     """Yield the stored runs that meet the conditions, newest first.
 
     A name in a condition is a metric, whose score is compared, or a key of the metadata.

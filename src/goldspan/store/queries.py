@@ -1,17 +1,23 @@
-"""Builds the SQL for filtered pages of runs, and for counts by verdict, name, time and tool."""
+"""Builds the SQL for pages of runs, and for counts by verdict, name, time and tool, in SQLite."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from goldspan.errors import ConfigurationError
 from goldspan.store.connection_pool import ConnectionPool
-from goldspan.store.run_records import search_key, tool_key, valid_unicode
+from goldspan.store.filter_conditions import Condition, Dialect, clamp_to_int64, joined
+from goldspan.store.query_results import (
+    bucket_limit,
+    group_counts,
+    require_group_field,
+    substitution_counts,
+    time_buckets,
+    tool_counts,
+    verdict_counts,
+)
+from goldspan.store.run_records import valid_unicode
 from goldspan.store.store_protocol import (
     ALL_RUNS,
-    GROUP_BY_FIELDS,
-    MAX_PAGE_SIZE,
     GroupBy,
     GroupCounts,
     RunFilter,
@@ -21,9 +27,16 @@ from goldspan.store.store_protocol import (
     VerdictCounts,
 )
 
-_PASSED_VALUES = {"pass": 1, "fail": 0, "not_evaluated": None}
-CURSOR_PATTERN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
-_EQUALITY_COLUMNS = ("agent", "golden", "service", "environment", "unit", "session_id")
+SQLITE = Dialect(
+    parameter="?",
+    equals="IS",
+    group_table="runs",
+    shape="+runs.shape",
+    contains="instr(runs.text, ?) > 0",
+    text=valid_unicode,
+    key=valid_unicode,
+    pattern=str,
+)
 
 
 class RunQuery:
@@ -35,11 +48,18 @@ class RunQuery:
     """
 
     def __init__(self, run_filter: RunFilter, cursor: str | None = None) -> None:
-        self._conditions: list[str] = []
-        self.parameters: list[Any] = []
-        self._driving_table = self._add_table_conditions(run_filter)
-        self._add_column_conditions(run_filter)
-        self._add_time_conditions(run_filter, cursor)
+        conditions: list[Condition] = []
+        self._driving_table, self._key_column = "runs", "runs.key"
+        if run_filter.trace_id is not None:
+            conditions.append(Condition("traces.trace_id = ?", (valid_unicode(run_filter.trace_id),)))
+            self._driving_table, self._key_column = "traces", "traces.run"
+        conditions += SQLITE.group_conditions(run_filter)
+        conditions += SQLITE.conditions(run_filter)
+        conditions += SQLITE.time_conditions(
+            run_filter, cursor, time_column=f"{self._driving_table}.time_ns", key_column=self._key_column
+        )
+        self._where_clause, values = joined(conditions)
+        self.parameters: list[Any] = [*values]
 
     def page_statement(self, limit: int) -> str:
         """Return the statement for a page. Callers pass one more than the page size, to detect further runs."""
@@ -49,82 +69,17 @@ class RunQuery:
             "(SELECT count(*) FROM evaluations WHERE run = runs.key), "
             "current.revision, current.digest, current.stored_ns, current.document "
             f"{self._from_clause()} JOIN evaluations AS current ON current.key = runs.current "
-            f"{self._where_clause()} ORDER BY {self._driving_table}.time_ns DESC, {self._key_column()} DESC LIMIT ?"
+            f"{self._where_clause} ORDER BY {self._driving_table}.time_ns DESC, {self._key_column} DESC LIMIT ?"
         )
 
     def select_statement(self, columns: str) -> str:
         """Return a statement that selects columns or aggregates of the matching runs, unordered."""
-        return f"SELECT {columns} {self._from_clause()} {self._where_clause()}"
-
-    def _add_table_conditions(self, run_filter: RunFilter) -> str:
-        """Add the conditions on traces, tools and scores; return the table to scan."""
-        if run_filter.trace_id is not None:
-            self._add_condition("traces.trace_id = ?", valid_unicode(run_filter.trace_id))
-        if run_filter.tool is not None:
-            self._add_condition(
-                "+runs.shape IN (SELECT shape FROM tools WHERE tool = ? AND role = ?)",
-                tool_key(run_filter.tool),
-                run_filter.tool_role,
-            )
-        if run_filter.metric is not None:
-            limit = [] if run_filter.below is None else [float(run_filter.below)]
-            self._add_condition(
-                f"+runs.shape IN (SELECT shape FROM scores WHERE metric = ?{' AND value < ?' if limit else ''})",
-                valid_unicode(run_filter.metric),
-                *limit,
-            )
-        return "runs" if run_filter.trace_id is None else "traces"
-
-    def _add_column_conditions(self, run_filter: RunFilter) -> None:
-        if run_filter.verdict is not None:
-            self._add_condition("runs.passed IS ?", _PASSED_VALUES[run_filter.verdict])
-        for name in _EQUALITY_COLUMNS:
-            if (value := getattr(run_filter, name)) is not None:
-                self._add_condition(f"runs.{name} = ?", valid_unicode(value))
-        if run_filter.covered is not None:
-            self._add_condition("(runs.golden IS NOT NULL) = ?", run_filter.covered)
-        if run_filter.text:
-            self._add_condition("instr(runs.text, ?) > 0", search_key(run_filter.text))
-
-    def _add_time_conditions(self, run_filter: RunFilter, cursor: str | None) -> None:
-        if run_filter.since_ns is not None:
-            self._add_condition(f"{self._driving_table}.time_ns >= ?", clamp_to_int64(run_filter.since_ns))
-        if run_filter.until_ns is not None:
-            self._add_condition(f"{self._driving_table}.time_ns < ?", clamp_to_int64(run_filter.until_ns))
-        if cursor is not None:
-            match = CURSOR_PATTERN.fullmatch(cursor)
-            if match is None:
-                raise ConfigurationError(f"{cursor!r} is not a cursor; use the `next_cursor` of a page")
-            self._add_condition(
-                f"({self._driving_table}.time_ns, {self._key_column()}) < (?, ?)",
-                clamp_to_int64(int(match[1])),
-                clamp_to_int64(int(match[2])),
-            )
-
-    def _add_condition(self, condition: str, *values: Any) -> None:
-        self._conditions.append(condition)
-        self.parameters += values
-
-    def _key_column(self) -> str:
-        return "runs.key" if self._driving_table == "runs" else f"{self._driving_table}.run"
+        return f"SELECT {columns} {self._from_clause()} {self._where_clause}"
 
     def _from_clause(self) -> str:
         if self._driving_table == "runs":
             return "FROM runs"
         return f"FROM {self._driving_table} CROSS JOIN runs ON runs.key = {self._driving_table}.run"
-
-    def _where_clause(self) -> str:
-        return f"WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
-
-
-def clamp_to_int64(number: int) -> int:
-    """Clamp a number to the range of an SQLite integer."""
-    return max(-(2**63), min(number, 2**63 - 1))
-
-
-def encode_cursor(time_ns: int, key: int) -> str:
-    """Return the cursor of the page that starts after a run."""
-    return f"{time_ns}-{key}"
 
 
 _COUNT_COLUMNS = "count(*), count(passed), sum(passed)"
@@ -140,67 +95,45 @@ class AggregateQueries:
         """Count the runs that match, by verdict."""
         query = RunQuery(filter)
         (found,) = self._rows(query.select_statement(_COUNT_COLUMNS), query.parameters)
-        return _verdict_counts(*found)
+        return verdict_counts(*found)
 
     def count_by(self, by: GroupBy, filter: RunFilter = ALL_RUNS) -> tuple[GroupCounts, ...]:  # noqa: A002
         """Count the runs that match for each golden, agent, service, environment or unit; most runs first."""
-        if by not in GROUP_BY_FIELDS:
-            raise ConfigurationError(f"`by` is {', '.join(GROUP_BY_FIELDS[:-1])} or {GROUP_BY_FIELDS[-1]}, not {by!r}")
+        require_group_field(by)
         query = RunQuery(filter)
         found = self._rows(
             query.select_statement(f"runs.{by}, max(runs.time_ns), {_COUNT_COLUMNS}") + f" GROUP BY runs.{by}",
             query.parameters,
         )
-        groups = (GroupCounts(name, _verdict_counts(*counts), last_ns) for name, last_ns, *counts in found)
-        return tuple(sorted(groups, key=lambda group: (-group.counts.total, group.name or "")))
+        return group_counts(found)
 
     def trend(self, filter: RunFilter = ALL_RUNS, *, buckets: int = 40) -> tuple[TimeBucket, ...]:  # noqa: A002
         """Count the runs that match in at most `buckets` time intervals of equal length, the oldest first."""
-        if buckets < 1:
-            raise ConfigurationError(f"buckets must be at least 1, not {buckets}")
+        limit = bucket_limit(buckets)
         query = RunQuery(filter)
         since, until = (
             None if time is None else max(0, clamp_to_int64(time)) for time in (filter.since_ns, filter.until_ns)
         )
-        parameters = [*query.parameters, since, until, min(buckets, MAX_PAGE_SIZE)]
         found = self._rows(
-            _TREND_STATEMENT.format(matching=query.select_statement("runs.time_ns, runs.passed")), parameters
+            _TREND_STATEMENT.format(matching=query.select_statement("runs.time_ns, runs.passed")),
+            [*query.parameters, since, until, limit],
         )
-        counted = {number: _verdict_counts(*counts) for _, _, _, number, *counts in found}
-        return tuple(
-            TimeBucket(begin + number * width, counted.get(number, VerdictCounts()))
-            for begin, end, width, *_ in found[:1]
-            for number in range((end - begin - 1) // width + 1)
-        )
+        if not found:
+            return ()
+        began, ended, width, *_ = found[0]
+        return time_buckets(began, ended, width, (row[3:] for row in found))
 
     def tool_counts(self, filter: RunFilter = ALL_RUNS) -> tuple[ToolCounts, ...]:  # noqa: A002
         """Count, for each tool, the matching runs in which it has each role; most problems first."""
         query = RunQuery(filter)
-        roles: dict[str, dict[str, int]] = {}
-        names: dict[str, str] = {}
-        for tool, role, runs, _, name in self._rows(
-            _TOOLS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters
-        ):
-            roles.setdefault(tool, {})[role] = runs
-            names.setdefault(tool, name)
-        tools = (
-            ToolCounts(name, **{role: roles[tool].get(role, 0) for role in ToolCounts.__slots__ if role != "name"})
-            for tool, name in names.items()
-        )
-        return tuple(sorted(tools, key=lambda tool: (-tool.problem_count, -tool.called, -tool.expected, tool.name)))
+        return tool_counts(self._rows(_TOOLS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters))
 
     def substitutions(self, filter: RunFilter = ALL_RUNS) -> tuple[Substitution, ...]:  # noqa: A002
         """Return which tool was called in place of which, with the number of matching runs; most runs first."""
         query = RunQuery(filter)
-        runs: dict[tuple[str, str], int] = {}
-        names: dict[tuple[str, str], tuple[str, str]] = {}
-        found = self._rows(_SUBSTITUTIONS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters)
-        for expected, called, number, _ in found:  # a run has one row per pair, whatever the spelling
-            pair = (tool_key(expected), tool_key(called))
-            runs[pair] = runs.get(pair, 0) + number
-            names.setdefault(pair, (expected, called))
-        substitutions = (Substitution(*names[pair], number) for pair, number in runs.items())
-        return tuple(sorted(substitutions, key=lambda pair: (-pair.runs, pair.expected, pair.called)))
+        return substitution_counts(
+            self._rows(_SUBSTITUTIONS_STATEMENT.format(shapes=_shapes_statement(query)), query.parameters)
+        )
 
     def last_sequence_number(self) -> int:
         """Return the `after` argument with which `evaluations_after` returns only what is stored from now on."""
@@ -238,8 +171,3 @@ def _shapes_statement(query: RunQuery) -> str:
     return (
         query.select_statement("runs.shape AS shape, min(runs.key) AS run, count(*) AS runs") + " GROUP BY +runs.shape"
     )
-
-
-def _verdict_counts(total: int, evaluated: int, passed: int | None) -> VerdictCounts:
-    """Return the counts; the sum of no rows is NULL in SQL."""
-    return VerdictCounts(passed=passed or 0, failed=evaluated - (passed or 0), not_evaluated=total - evaluated)

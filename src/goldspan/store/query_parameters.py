@@ -14,7 +14,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import did_you_mean, join_words, short_repr
 from goldspan.model import RunUnit
 from goldspan.store import RunFilter
-from goldspan.store.queries import CURSOR_PATTERN
+from goldspan.store.filter_conditions import CURSOR_PATTERN
 from goldspan.store.store_protocol import MAX_PAGE_SIZE, ToolRole, Verdict
 
 AGO_PATTERN = r"[0-9]{1,6}[smhdw]"

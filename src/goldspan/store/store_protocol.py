@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from goldspan.errors import ConfigurationError
@@ -201,7 +202,8 @@ class Retention:
     max_age: timedelta | None = None
     """Runs older than this are deleted; `None` for no limit."""
     max_bytes: int | None = None
-    """The maximum size of the file, without its write-ahead log of about 4 MiB; `None` for no limit."""
+    """The maximum size of the file, without its write-ahead log of about 4 MiB; `None` for no limit. In PostgreSQL, the
+    maximum size of the tables and indexes, from which whole weeks are deleted and never the newest one."""
     deletion_memory: timedelta = timedelta(days=1)
     """How long the deletion of a trace is remembered. For this time, evaluations of runs in it are not stored."""
 
@@ -219,8 +221,14 @@ class Retention:
 class Store(Protocol):
     """Stores and queries evaluations. A store is a sink.
 
-    Every method can be called from any thread of any process, and raises `StoreError` if the store fails.
+    Every method can be called from any thread of any process, and raises `StoreError` if the store fails. A store is a
+    context manager that closes it.
     """
+
+    @property
+    def location(self) -> str:
+        """The file or the URL, without passwords, as messages name it."""
+        ...
 
     def submit(self, evaluation: Evaluation) -> None:
         """Store one evaluation. It is stored when the method returns."""
@@ -232,6 +240,14 @@ class Store(Protocol):
         An evaluation with the same run, revision and digest as a stored one is ignored. All evaluations of a run are
         kept; its current one has the highest revision and, of equal revisions, was stored last. An evaluation of a run
         in a recently deleted trace (`Retention.deletion_memory`) is dropped.
+        """
+        ...
+
+    def replace_if_current(self, evaluation: Evaluation, expected: tuple[int, str]) -> bool:
+        """Store an evaluation only if the current evaluation of its run is still the expected one (compare and swap).
+
+        `expected` is the revision and the digest of the evaluation from which the new one was made. Returns whether it
+        was still current; if not, nothing is stored.
         """
         ...
 
@@ -268,6 +284,14 @@ class Store(Protocol):
 
     def evaluations(self, run_id: str) -> tuple[StoredEvaluation, ...]:
         """Return all evaluations of one run, by revision and then in the order in which they were stored."""
+        ...
+
+    def current_revision(self, run_id: str) -> tuple[int, str] | None:
+        """Return revision and digest of a run's current evaluation, or `None`, without reading its document."""
+        ...
+
+    def has_trace(self, trace_id: str) -> bool:
+        """Return whether a run with spans in this trace is stored."""
         ...
 
     def evaluations_after(self, after: int = 0, limit: int = 50) -> EvaluationPage:
@@ -365,3 +389,9 @@ class Store(Protocol):
     def close(self) -> None:
         """Close the store. Submitted evaluations stay."""
         ...
+
+    def __enter__(self) -> Store: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...

@@ -16,7 +16,7 @@ from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean, short_repr
 from goldspan.model import NO_VOCABULARY
 from goldspan.scoring import evaluate
-from goldspan.store import SqliteStore
+from goldspan.store import Store
 from goldspan.store.query_parameters import filter_from_query
 from goldspan.web.assistant_arguments import (
     EVALUATE_ARGUMENTS,
@@ -108,7 +108,7 @@ class AssistantTools:
         goldens: Returns the goldens in use, or `None` if they are not known.
     """
 
-    def __init__(self, store: SqliteStore, *, goldens: Callable[[], Goldens | None]) -> None:
+    def __init__(self, store: Store, *, goldens: Callable[[], Goldens | None]) -> None:
         self._store = store
         self._goldens = goldens
         self.tools: Mapping[str, AssistantTool] = {tool.name: tool for tool in self._build_tools()}

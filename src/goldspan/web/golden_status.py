@@ -17,7 +17,7 @@ from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model import Golden
 from goldspan.model.markup import shorten_request
 from goldspan.online.pass_rate_statistics import wilson_interval
-from goldspan.store import RunFilter, SqliteStore, VerdictCounts
+from goldspan.store import RunFilter, Store, VerdictCounts
 from goldspan.store.store_protocol import ALL_RUNS, GroupCounts, Substitution, ToolCounts
 from goldspan.web.display_text import unescape_invisible
 from goldspan.web.run_list import QueryPairs, RunEntry, match_description, run_entry
@@ -185,7 +185,7 @@ _VIEW_PARAMETERS = ("sort", "find", "state", "page")
 
 
 def golden_table(
-    store: SqliteStore, goldens: Goldens | None, run_filter: RunFilter, view: TableView = DEFAULT_VIEW
+    store: Store, goldens: Goldens | None, run_filter: RunFilter, view: TableView = DEFAULT_VIEW
 ) -> GoldenTable:
     """Return the goldens of the selected runs. Without a filter, goldens that no run matched are included."""
     groups = store.count_by("golden", run_filter)
@@ -214,7 +214,7 @@ def golden_table(
     )
 
 
-def golden_status(store: SqliteStore, goldens: Goldens | None, golden_id: str) -> GoldenStatus | None:
+def golden_status(store: Store, goldens: Goldens | None, golden_id: str) -> GoldenStatus | None:
     """Return the data of one golden, or `None` if no stored run and no golden in use has the id."""
     run_filter = RunFilter(golden=golden_id)
     newest = store.runs(run_filter, limit=_SAMPLED_RUNS).items
@@ -273,7 +273,7 @@ def _golden_row(group: GroupCounts, goldens: Goldens | None, newest_ns: int) -> 
     return GoldenRow(golden_id, rate, group.last_ns, state)
 
 
-def _single_golden_row(store: SqliteStore, golden_id: str, last_ns: int, goldens: Goldens | None) -> GoldenRow:
+def _single_golden_row(store: Store, golden_id: str, last_ns: int, goldens: Goldens | None) -> GoldenRow:
     newest_ns = max([last_ns, *(run.time_ns for run in store.runs(RunFilter(covered=True), limit=1).items)])
     group = GroupCounts(golden_id, store.count(RunFilter(golden=golden_id)), last_ns)
     return _golden_row(group, goldens, newest_ns)
@@ -327,7 +327,7 @@ _SORT_KEYS: Mapping[GoldenSort, Callable[[GoldenRow], Any]] = {
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _tool_statistics(store: SqliteStore, run_filter: RunFilter) -> ToolStatistics:
+def _tool_statistics(store: Store, run_filter: RunFilter) -> ToolStatistics:
     tools, substitutions = store.tool_counts(run_filter), store.substitutions(run_filter)
     return ToolStatistics(
         tools[:MAX_TOOLS], len(tools[MAX_TOOLS:]), substitutions[:MAX_TOOLS], len(substitutions[MAX_TOOLS:])

@@ -13,7 +13,7 @@ from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens import Goldens
 from goldspan.model import RunUnit
 from goldspan.online.pass_rate_statistics import wilson_interval
-from goldspan.store import SqliteStore, VerdictCounts
+from goldspan.store import Store, VerdictCounts
 from goldspan.store.store_protocol import GroupBy, ToolRole, Verdict
 from goldspan.web.golden_status import golden_status, golden_table, parse_table_view
 from goldspan.web.page_templates import render
@@ -73,7 +73,7 @@ class Pages:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         *,
         goldens: Callable[[], Goldens | None],
         is_live: bool,

@@ -15,7 +15,7 @@ from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, NotEvaluatedRun
 from goldspan.model.markup import Block, Table, TextSpan, render_markdown, shorten_request, truncate
 from goldspan.model.rendering import OUTCOME_SYMBOLS, heading_block, table_blocks
-from goldspan.store import RunFilter, SqliteStore, StoredRun, open_store
+from goldspan.store import RunFilter, Store, StoredRun, open_store
 from goldspan.store.store_protocol import ALL_RUNS
 from goldspan.web.display_text import percent
 from goldspan.web.golden_status import GoldenTable, PassRateEstimate, golden_table, pass_rate
@@ -128,7 +128,7 @@ class Report:
 
 
 def build_report(
-    store: SqliteStore,
+    store: Store,
     header: ReportHeader,
     *,
     goldens: Goldens | None = None,
@@ -165,7 +165,7 @@ def build_report(
 
 
 @contextmanager
-def temporary_store(evaluations: Iterable[Evaluation], *, keep_arguments: bool) -> Iterator[SqliteStore]:
+def temporary_store(evaluations: Iterable[Evaluation], *, keep_arguments: bool) -> Iterator[Store]:
     """A store of these evaluations that exists while the report is made."""
     with (
         TemporaryDirectory(prefix="goldspan-", ignore_cleanup_errors=True) as folder,
@@ -224,7 +224,7 @@ class _ReportBuilder:
                 yield from hints
 
 
-def _unmatched_goldens(store: SqliteStore, goldens: Goldens | None) -> Iterator[str]:
+def _unmatched_goldens(store: Store, goldens: Goldens | None) -> Iterator[str]:
     matched = {group.name for group in store.count_by("golden")}
     return (golden.id for golden in goldens or () if golden.id not in matched)
 

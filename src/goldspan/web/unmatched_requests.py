@@ -14,7 +14,7 @@ from goldspan.curation.request_groups import group_similar
 from goldspan.extraction.capture_diagnostics import Hint, merge_hints
 from goldspan.goldens.golden_files.golden_writer import draft_golden, draft_to_yaml
 from goldspan.model.markup import shorten_request, truncate
-from goldspan.store import RunFilter, SqliteStore, StoredRun
+from goldspan.store import RunFilter, Store, StoredRun
 from goldspan.store.run_records import MAX_INPUT_LENGTH, run_from_document
 from goldspan.store.store_protocol import ALL_RUNS
 from goldspan.web.run_list import stored_capture_hints
@@ -98,7 +98,7 @@ class UnmatchedRequests:
     """The capture problems of the newest run of each shown group, each with the number of groups."""
 
 
-def unmatched_requests(store: SqliteStore, run_filter: RunFilter = ALL_RUNS) -> UnmatchedRequests:
+def unmatched_requests(store: Store, run_filter: RunFilter = ALL_RUNS) -> UnmatchedRequests:
     """Return the newest of the selected requests that have no golden, grouped by similar text, large groups first."""
     unmatched = replace(run_filter, covered=False, unit=run_filter.unit or "request")
     runs = [_request_of(run) for run in islice(store.iter_runs(unmatched), MAX_REQUESTS)]
@@ -143,12 +143,12 @@ class _Request:
     agent: str | None
     service: str | None
 
-    def draft(self, store: SqliteStore) -> str | None:
+    def draft(self, store: Store) -> str | None:
         """Return a draft golden, or `None` if it is too long or the run was deleted meanwhile."""
         run = store.run(self.run_id)
         return None if run is None else draft_stored_run(run.current.document).text
 
-    def hints(self, store: SqliteStore) -> list[Hint]:
+    def hints(self, store: Store) -> list[Hint]:
         """Return its capture problems."""
         run = store.run(self.run_id)
         return [] if run is None else stored_capture_hints(run.current.document)
@@ -161,7 +161,7 @@ def _request_of(run: StoredRun) -> _Request:
     return _Request(run.run_id, run.time_ns, document["input"], tools, *texts)
 
 
-def _request_group(store: SqliteStore, runs: Sequence[_Request]) -> RequestGroup:
+def _request_group(store: Store, runs: Sequence[_Request]) -> RequestGroup:
     """Return the group of some requests, which are sorted newest first."""
     sequences = Counter(run.tools for run in runs)
     ((tools, tools_count),) = sequences.most_common(1)
