@@ -1,6 +1,6 @@
-"""Generates the tables of `docs/gateway.md` from the code of the gateway, for `make docs`.
+"""Generates the tables of `docs/gateway.md` and `docs/kafka.md` from the code of the gateway, for `make docs`.
 
-A table is between two comments, `<!-- table: NAME -->` and `<!-- end -->`. The rest of the page is written by hand. A
+A table is between two comments, `<!-- table: NAME -->` and `<!-- end -->`. The rest of a page is written by hand. A
 test checks that the tables are current.
 """
 
@@ -15,12 +15,14 @@ from typing import Any
 from goldspan.cli.serve import serve
 from goldspan.gateway.gateway_counters import COUNTERS
 from goldspan.gateway.internal_telemetry import register_gauges
+from goldspan.gateway.kafka.kafka_worker import register_kafka_gauges
 from goldspan.gateway.openapi import OPERATIONS
 from goldspan.gateway.resource_limits import GIB, KIB, LIMITS, MIB
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig
+from goldspan.gateway.settings.kafka_config import KafkaConfig
 from goldspan.store.query_parameters import PAGE_PARAMETERS
 
-PAGE = Path(__file__).with_name("gateway.md")
+PAGES = [Path(__file__).with_name(name) for name in ("gateway.md", "kafka.md")]
 
 _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n.*?(?=<!-- end -->)", re.DOTALL)
 _CODE = re.compile(r"(?<![\w`/.])((?:[a-z]+_)+[a-z]+|GOLDSPAN_[A-Z_]+)(?![\w`/])")
@@ -67,6 +69,17 @@ def judge() -> str:
     return _table(("setting", "meaning", "default"), rows)
 
 
+def kafka() -> str:
+    """Return the table of the settings of Kafka."""
+    parameters = inspect.signature(serve).parameters
+    rows = []
+    for name, field in KafkaConfig.model_fields.items():
+        flag = f"`--kafka-{name.replace('_', '-')}`" if f"kafka_{name}" in parameters else ""
+        meaning = _CODE.sub(r"`\1`", " ".join((field.description or "").split()))
+        rows.append((f"`{name}`", flag, meaning, _format_value(field.default)))
+    return _table(("setting", "flag", "meaning", "default"), rows)
+
+
 def counters() -> str:
     """Return the table of counters."""
     return _table(
@@ -89,6 +102,7 @@ def gauges() -> str:
 
     recorder: Any = RecordingMeterProvider()
     register_gauges(recorder, recorder, {}, [])
+    register_kafka_gauges(recorder, None, None)
     return _table(("gauge", "meaning"), gauges)
 
 
@@ -111,6 +125,7 @@ _TABLES = {
     "limits": limits,
     "settings": settings,
     "judge": judge,
+    "kafka": kafka,
     "counters": counters,
     "gauges": gauges,
     "operations": operations,
@@ -135,6 +150,8 @@ def _default(name: str) -> str:
         return "see [limits](#limits)"
     if name == "judge":
         return "off; see [a judge](#a-judge)"
+    if name == "kafka":
+        return "off; see [Kafka](kafka.md)"
     if name == "telemetry":
         return "off"
     return _format_value(value)
@@ -160,5 +177,5 @@ def _number(value: float, unit: str) -> str:
 
 
 if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(page(text), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")

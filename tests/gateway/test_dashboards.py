@@ -27,6 +27,7 @@ from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan.gateway.gateway_counters import COUNTERS, GatewayCounters
 from goldspan.gateway.internal_telemetry import InternalTelemetry
+from goldspan.gateway.kafka.kafka_worker import register_kafka_gauges
 from goldspan.gateway.openapi import OPERATIONS
 from goldspan.gateway.resource_limits import ResourceLimits
 from goldspan.gateway.settings.gateway_settings import GatewaySettings
@@ -81,9 +82,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Known:
 def _declared(folder: Path) -> Known:
     """Increments every counter once, because a counter exists only from its first increment."""
     telemetry = InternalTelemetry(GatewaySettings(data=folder))
+    register_kafka_gauges(telemetry.meter_provider, None, None)
     counting, losses = GatewayCounters(telemetry.meter_provider), DropCounters(telemetry.meter_provider)
     for counted in COUNTERS:
-        counting.add(counted.name)
+        topic = {"topic": "otlp_spans"} if "by topic" in counted.description else {}
+        counting.add(counted.name, **topic)
     for loss in DROP_COUNTERS:
         losses.add(loss.name)
     with pytest.MonkeyPatch.context() as environment:

@@ -21,12 +21,13 @@ from goldspan.cli.app import app
 from goldspan.gateway.receivers.authorization import PUBLIC_PATHS
 from goldspan.gateway.resource_limits import ResourceLimits
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig, TelemetryConfig
+from goldspan.gateway.settings.kafka_config import KafkaConfig
 from goldspan.gateway.settings.settings_loader import load_settings, variable_name
 from support.docs_examples import ROOT
 from support.gateway_process import eventually, free_port, serving
 
 DEPLOY = ROOT / "deploy"
-FILES = sorted(file for file in DEPLOY.iterdir() if file.is_file())
+FILES = sorted(file for folder in (DEPLOY, DEPLOY / "kafka") for file in folder.iterdir() if file.is_file())
 
 
 def text_of(name: str) -> str:
@@ -38,6 +39,7 @@ def variables() -> set[str]:
     nested = {
         "limits": ResourceLimits.__dataclass_fields__,
         "judge": JudgeConfig.model_fields,
+        "kafka": KafkaConfig.model_fields,
         "telemetry": TelemetryConfig.model_fields,
     }
     plain = {variable_name(name) for name in GatewaySettings.model_fields if name not in nested}
@@ -200,16 +202,17 @@ def test_the_systemd_unit_uses_its_own_folder_and_credentials(monkeypatch: pytes
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
 
 
-def manifests() -> dict[str, list[Any]]:
+def manifests(name: str = "kubernetes.yaml") -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for manifest in yaml.safe_load_all(text_of("kubernetes.yaml")):
+    for manifest in yaml.safe_load_all(text_of(name)):
         assert {"apiVersion", "kind", "metadata"} <= set(manifest)
         found.setdefault(manifest["kind"], []).append(manifest)
     return found
 
 
-def test_the_kubernetes_manifests_are_consistent() -> None:
-    found = manifests()
+@pytest.mark.parametrize(("name", "secrets"), [("kubernetes.yaml", "tokens"), ("kafka/workers.yaml", "secrets")])
+def test_the_kubernetes_manifests_are_consistent(name: str, secrets: str) -> None:
+    found = manifests(name)
     (stateful,), (secret,), (config) = found["StatefulSet"], found["Secret"], found["ConfigMap"]
     pod = stateful["spec"]["template"]
     (container,) = pod["spec"]["containers"]
@@ -223,7 +226,7 @@ def test_the_kubernetes_manifests_are_consistent() -> None:
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     claimed = {claim["metadata"]["name"] for claim in stateful["spec"]["volumeClaimTemplates"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == {*volumes, *claimed}
-    assert volumes["tokens"]["secret"]["secretName"] == secret["metadata"]["name"]
+    assert volumes[secrets]["secret"]["secretName"] == secret["metadata"]["name"]
     assert volumes["settings"]["configMap"]["name"] == config[0]["metadata"]["name"]
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         probe = container[name]["httpGet"]
@@ -257,13 +260,48 @@ def test_the_kubernetes_settings_are_valid_settings_of_the_gateway(
     assert _cli("goldens", "check", str(tmp_path / "goldens.yaml")).exit_code == 0
 
 
+@pytest.mark.parametrize("topic", ["otlp_spans", "goldspan_evaluations", "goldspan_spans"])
+def test_the_manifest_of_the_topics_creates_the_default_topics(topic: str) -> None:
+    (job,) = manifests("kafka/topics.yaml")["Job"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert f"create {topic} --partitions 12" in container["args"][0]
+    assert topic in {KafkaConfig().topic, KafkaConfig().results_topic, KafkaConfig().keyed_topic}
+
+
+def test_the_settings_of_the_kafka_workers_are_valid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = manifests("kafka/workers.yaml")
+    (config,), (secret,), (stateful,) = (found[kind] for kind in ("ConfigMap", "Secret", "StatefulSet"))
+    spec = stateful["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert not any(secret["stringData"].values()), "a token that everybody knows is none"
+    environment = {each["name"]: each.get("value", "goldspan-kafka-0") for each in container["env"]}
+    options = tmp_path / "options"
+    options.write_text("security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=u\nsasl.password=p\n")
+    options.chmod(0o600)
+    path = tmp_path / "goldspan.yaml"
+    path.write_text(config["data"]["goldspan.yaml"].replace(f"{mounted['secrets']}/options", str(options)))
+    settings = load_with(monkeypatch, tmp_path, {**_ours(image_environment()), **environment}, path)
+    kafka = settings.kafka_settings()
+    assert kafka is not None
+    assert (kafka.instance_id, kafka.options["sasl.password"]) == ("goldspan-kafka-0", "p")
+    assert settings.drain_seconds < spec["terminationGracePeriodSeconds"]
+    assert set(secret["stringData"]) == {"read", "options"}
+
+
+def test_the_collector_writes_the_topics_that_the_workers_read() -> None:
+    exporter = yaml.safe_load(text_of("kafka/collector.yaml"))["exporters"]["kafka"]
+    assert exporter["partition_traces_by_id"] is True
+    assert exporter["traces"] == {"topic": KafkaConfig().topic, "encoding": "otlp_proto"}
+
+
 # --- the Collector, and all of them -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["collector-in-front.yaml", "collector-behind.yaml"])
+@pytest.mark.parametrize("name", ["collector-in-front.yaml", "collector-behind.yaml", "kafka/collector.yaml"])
 def test_the_collector_pipelines_use_exactly_the_configured_components(name: str) -> None:
     collector = yaml.safe_load(text_of(name))
-    used: set[tuple[str, str]] = set()
+    used = {("extensions", name) for name in collector["service"].get("extensions", ())}
     for pipeline in collector["service"]["pipelines"].values():
         used |= {(kind, component) for kind, components in pipeline.items() for component in components}
     configured = {(kind, each) for kind, each in _components(collector)}
@@ -271,13 +309,13 @@ def test_the_collector_pipelines_use_exactly_the_configured_components(name: str
 
 
 def _components(collector: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for kind in ("receivers", "processors", "exporters"):
+    for kind in ("extensions", "receivers", "processors", "exporters"):
         yield from ((kind, name) for name in collector.get(kind, ()))
 
 
 def test_the_collector_in_front_routes_a_trace_to_one_gateway() -> None:
     collector = yaml.safe_load(text_of("collector-in-front.yaml"))
-    balancing = collector["exporters"]["loadbalancing"]
+    balancing = collector["exporters"]["load_balancing"]
     assert balancing["routing_key"] == "traceID"
     assert len(balancing["resolver"]["static"]["hostnames"]) > 1
     assert {place.rpartition(":")[2] for place in balancing["resolver"]["static"]["hostnames"]} == {"4317"}

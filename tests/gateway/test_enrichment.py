@@ -15,7 +15,7 @@ from goldspan import Goldens, Run, evaluate
 from goldspan.errors import StoreError
 from goldspan.gateway.journal.journal import JournalEntry, JournalFull
 from goldspan.gateway.resource_limits import Media
-from goldspan.gateway.scoring import journal_reader, results_queue, scoring_consumer, trace_evaluation
+from goldspan.gateway.scoring import journal_reader, results_queue, scoring_consumer, telemetry_log, trace_evaluation
 from goldspan.model import ComponentSelector, Evaluation
 from goldspan.online.pipeline import Pipeline
 from support.gateway_process import PATIENCE_S, eventually
@@ -230,8 +230,9 @@ def test_a_journal_full_for_requests_accepts_the_enriched_spans(tmp_path: Path) 
                 line.wait(1.0)
     assert 95_000 < journal.size <= 100_000
     assert len(line.runs()) < len(traces)
-    line.scoring[0].start()
-    assert line.scoring[0].stop(PATIENCE_S)
+    thread = line.thread()
+    thread.start()
+    assert thread.stop(PATIENCE_S)
     assert journal.size > 100_000
     assert line.evaluations() == len(line.runs()) == len(traces)
     assert [each for entry in all_entries(line) if entry.origin == "enriched" for each in trace_ids_of(entry)] == traces
@@ -249,7 +250,7 @@ def test_a_journal_full_for_requests_accepts_the_enriched_spans(tmp_path: Path) 
 def _retries_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(scoring_consumer, "RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("media", ["protobuf", "json"])
@@ -384,7 +385,8 @@ def test_the_root_of_a_joined_run_is_not_exported_again_with_earlier_results(tmp
 def test_json_that_is_exported_unchanged_does_not_accumulate_during_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring_consumer, "_MAX_READ_BYTES", 50_000)
+    monkeypatch.setattr(telemetry_log, "MAX_READ_BYTES", 50_000)
+    monkeypatch.setattr(scoring_consumer, "_MAX_QUEUED_BYTES", 50_000)
     line = ScoringHarness(tmp_path, **HELD)
     for number in range(60):
         body = json.loads(json_request(*asking(number, "search", text="x" * 9_000)))
@@ -437,12 +439,12 @@ def test_results_are_written_even_if_they_exceed_the_maximum_size_of_the_journal
     if restart:
         line.close()
         line = ScoringHarness(tmp_path, now=line.now, **options)
-    scoring, journal = line.scoring[0], line.journals[0]
-    scoring.poll()
+    thread, journal = line.thread(), line.journals[0]
+    line.scoring[0].poll()
     line.now += 2.0
-    scoring.start()
+    thread.start()
     eventually(lambda: len(line.runs()) == number, lambda: f"{len(line.runs())} of {number}, {journal.size} bytes")
-    assert scoring.stop(PATIENCE_S)
+    assert thread.stop(PATIENCE_S)
     assert journal.size > 75_000
     assert line.evaluations() == number
     line.close()

@@ -172,6 +172,21 @@ def test_spans_in_json_and_protobuf_form_one_run(line: ScoringHarness) -> None:
     assert only_run(line).current.document["tools_used"] == ["search", "book"]
 
 
+def test_a_poll_with_a_time_limit_continues_with_the_next_poll(line: ScoringHarness) -> None:
+    for number in range(5):
+        line.post(request(*asking(number, "search")))
+    (scoring,) = line.scoring
+    scoring.poll()
+    line.now += 1.0
+    polls = 0
+    while scoring.poll(0.0):
+        assert scoring.has_more_due
+        polls += 1
+    assert polls == 5
+    assert not scoring.has_more_due
+    assert list(line.tools().values()) == [["search"]] * 5
+
+
 def test_metrics_and_unrelated_logs_are_skipped(line: ScoringHarness) -> None:
     line.post(b"\x0a\x00", signal="metrics")
     logs = '{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "GET /"}}]}]}]}'
@@ -498,21 +513,21 @@ def test_runs_not_scored_before_the_stop_timeout_are_scored_once_after_a_restart
     monkeypatch.delenv("GOLDSPAN_STRICT")  # an uncaught error would end the thread
     checkpoint = BlockingSink(220)  # when a part is written
     line = ScoringHarness(tmp_path, pipeline=Pipeline(None, sinks=[checkpoint]), workers=workers)
-    scoring = line.scoring[0]
+    scoring, thread = line.scoring[0], line.thread()
     line.post(b"".join(request(*asking(number, "search")) for number in range(500)))
     if due:
         scoring.poll()
         line.now += 1.0
-        scoring.start()
+        thread.start()
     else:
-        scoring._stopping.set()  # so that it only has to stop
-        scoring.start()
+        line.stop.requested.set()  # so that it only has to stop
+        thread.start()
     assert checkpoint.reached.wait(PATIENCE_S)
-    assert not scoring.stop(0.0)
+    assert not thread.stop(0.0)
     line.close()
     checkpoint.open.set()
-    scoring._thread.join(PATIENCE_S)
-    assert not scoring._thread.is_alive()
+    thread._thread.join(PATIENCE_S)
+    assert not thread._thread.is_alive()
     assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     again = ScoringHarness(tmp_path, now=line.now, workers=workers)
     assert 0 < len(again.runs()) < 500

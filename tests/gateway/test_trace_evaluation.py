@@ -15,7 +15,7 @@ from goldspan.gateway.scoring import scoring_consumer, trace_evaluation
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceChunk
 from goldspan.model import ComponentSelector, Evaluation, RunUnit, SpanRecord, TelemetryRecord
 from goldspan.online.pipeline import Pipeline
-from goldspan.store import sqlite as store_module
+from goldspan.store import base_store as store_module
 from support.gateway_process import PATIENCE_S
 from support.gateway_scoring_harness import ScoringHarness, asking, request
 from support.span_builders import agent, in_trace, inside, span, tool, trace_id
@@ -37,7 +37,7 @@ def line(tmp_path: Path) -> Iterator[ScoringHarness]:
 def _retries_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries failures without a pause."""
     monkeypatch.setenv("GOLDSPAN_STRICT", "0")
-    monkeypatch.setattr(scoring_consumer, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(scoring_consumer, "RETRY_SECONDS", 0.0)
 
 
 class Failing:
@@ -416,10 +416,10 @@ def test_a_failing_store_is_retried_only_a_few_times_during_shutdown(
     line.wait()
     line.now += 1.0  # so that no group is postponed any more
     busy = Failing(monkeypatch, line.store, "has_trace", 1_000)
-    scoring = line.scoring[0]
-    scoring._stopping.set()
-    scoring.start()
-    assert scoring.stop(PATIENCE_S)
+    thread = line.thread()
+    line.stop.requested.set()
+    thread.start()
+    assert thread.stop(PATIENCE_S)
     assert 0 < busy.failures < 10
     line.close()
     again = ScoringHarness(tmp_path, now=line.now)

@@ -14,9 +14,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from goldspan.gateway.gateway_counters import GatewayCounters
 from goldspan.gateway.journal.journal import Journal, JournalEntry
 from goldspan.gateway.resource_limits import EntryOrigin, Media, Signal
+from goldspan.gateway.scoring.drop_publisher import DropPublisher
 from goldspan.gateway.scoring.results_queue import ResultEncoder, ResultsQueue
-from goldspan.gateway.scoring.scoring_consumer import SCORING_CONSUMERS, ScoringConsumer, VerdictQueue
+from goldspan.gateway.scoring.scoring_consumer import ScoringConsumer, ScoringStop
+from goldspan.gateway.scoring.scoring_thread import ScoringThread
+from goldspan.gateway.scoring.telemetry_log import SCORING_CONSUMERS, journal_logs
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceBufferLimits
+from goldspan.gateway.scoring.verdict_queue import VerdictQueue
 from goldspan.judge import Judge
 from goldspan.model import SpanRecord
 from goldspan.online.pipeline import Pipeline
@@ -108,25 +112,29 @@ class ScoringHarness:
             journal.register_consumers(
                 [*SCORING_CONSUMERS, *back_ends], starts_at_end=lambda name: name not in SCORING_CONSUMERS
             )
+        self.stop = ScoringStop()
         self.scoring = [
             ScoringConsumer(
-                self.journals,
+                journal_logs(self.journals, worker, workers),
                 self.pipeline,
                 self.store,
-                worker=worker,
-                workers=workers,
                 flush_policy=patience,
                 buffer_limits=TraceBufferLimits(**room),
                 max_backlog_bytes=backlog,
                 counters=GatewayCounters(self.meter.provider),
-                drop_counters=DropCounters(self.meter.provider),
+                drops=DropPublisher(self.pipeline, DropCounters(self.meter.provider)),
                 results_queue=ResultsQueue(self.journals[worker], self.results),
                 judge_verdicts=None if self.judge is None else self.verdicts,
+                stop=self.stop,
                 clock=lambda: self.now,
                 wall_clock=self.wall,
             )
             for worker in range(workers)
         ]
+
+    def thread(self) -> ScoringThread:
+        """Return the thread that runs the first scoring; it is not started."""
+        return ScoringThread(self.scoring[0], self.stop)
 
     def wall(self) -> int:
         """Return the time in nanoseconds since the Unix epoch."""

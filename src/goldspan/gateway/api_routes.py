@@ -21,7 +21,7 @@ from goldspan.judge.tool_selection import TOOL_SELECTION, Combination, failed_sc
 from goldspan.model import ABSENT, Evaluation, Golden, Judgement, Run, Score
 from goldspan.scoring.metrics import JUDGE_METRICS, METRICS
 from goldspan.sinks.serialization import to_json
-from goldspan.store import SqliteStore, StoredEvaluation, StoredRun
+from goldspan.store import Store, StoredEvaluation, StoredRun
 from goldspan.store.query_parameters import filter_from_query, format_time, parse_parameter, parse_query
 from goldspan.store.run_records import MAX_INPUT_LENGTH, evaluation_to_document, run_from_document
 
@@ -199,7 +199,7 @@ class ApiError(Exception):
 
 
 def api_routes(
-    store: SqliteStore,
+    store: Store,
     *,
     evaluate: Callable[[Run], Evaluation],
     drop_pending_trace: Callable[[str], None],
@@ -279,7 +279,7 @@ class _Api:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: Store,
         reevaluate: Callable[[Sequence[StoredEvaluation]], Evaluation | None],
         drop_pending_trace: Callable[[str], None],
     ) -> None:

@@ -81,6 +81,35 @@ COUNTERS = (
         "{request}",
         "Acknowledged requests that could not be decoded for scoring. Should be zero: please report it.",
     ),
+    CounterDefinition(
+        semconv.GATEWAY_STORE_RETRIES,
+        "{attempt}",
+        "Failed attempts to write results to the store or to read it for scoring; they are repeated. "
+        "Should be near zero: check the disk or the database server; nothing is lost while the journal has space.",
+    ),
+    CounterDefinition(
+        semconv.KAFKA_MESSAGES,
+        "{message}",
+        "Messages that were read from Kafka, by topic.",
+    ),
+    CounterDefinition(
+        semconv.KAFKA_UNDECODABLE,
+        "{message}",
+        "Messages from Kafka that are not OTLP, or exceed a limit of requests, by topic; they are skipped. "
+        "Should be zero: the log has the offset and the reason.",
+    ),
+    CounterDefinition(
+        semconv.KAFKA_UNKEYED,
+        "{message}",
+        "Messages from Kafka without a key, which are not scored, by topic. "
+        "Should be zero: set partition_traces_by_id in the Collector, or kafka.keyed to false.",
+    ),
+    CounterDefinition(
+        semconv.KAFKA_REBALANCES,
+        "{rebalance}",
+        "Changes of the partitions that Kafka assigns to a worker. "
+        "Should be rare: check why workers restart, and set kafka.instance_id.",
+    ),
 )
 
 _DEFINITION_BY_NAME = {definition.name: definition for definition in COUNTERS}

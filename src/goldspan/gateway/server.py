@@ -7,17 +7,15 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opentelemetry.metrics import MeterProvider
-
-from goldspan.errors import ConfigurationError, StoreError
+from goldspan.errors import StoreError
 from goldspan.gateway import api_routes as api
 from goldspan.gateway.exporting.backend_exporter import BackendExporter
 from goldspan.gateway.gateway_counters import GatewayCounters
@@ -28,45 +26,33 @@ from goldspan.gateway.receivers.grpc import start_grpc_server
 from goldspan.gateway.receivers.http import create_application
 from goldspan.gateway.receivers.http_server import HttpServer, TlsConfig
 from goldspan.gateway.receivers.ingest import Receiver
+from goldspan.gateway.scoring.drop_publisher import DropPublisher
 from goldspan.gateway.scoring.results_queue import ResultEncoder, ResultsQueue
-from goldspan.gateway.scoring.scoring_consumer import SCORING_CONSUMERS, ScoringConsumer, VerdictQueue
+from goldspan.gateway.scoring.scoring_consumer import ScoringConsumer, ScoringStop
+from goldspan.gateway.scoring.scoring_thread import ScoringThread
+from goldspan.gateway.scoring.telemetry_log import SCORING_CONSUMERS, TelemetryLog, journal_logs
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy, TraceBufferLimits
+from goldspan.gateway.scoring.verdict_queue import VerdictQueue
 from goldspan.gateway.settings.gateway_settings import GatewaySettings
 from goldspan.gateway.settings.settings_display import startup_lines
 from goldspan.gateway.supervisor import supervise
+from goldspan.gateway.worker_components import create_judge, create_pipeline, open_kafka
 from goldspan.goldens import Goldens
-from goldspan.goldens.golden_files.hot_reload import ReloadingGoldens
 from goldspan.integrations.catalog import create_product_sink
-from goldspan.judge.judge import Judge
 from goldspan.model import Evaluation, Run
-from goldspan.online.pass_rate_sink import PassRateSink
-from goldspan.online.pipeline import Pipeline, check_units
-from goldspan.online.sampling import Sampling
-from goldspan.sinks import DropCounters, MetricSink, Sink, shutdown_all
-from goldspan.store import Retention, SqliteStore, open_store
+from goldspan.sinks import DropCounters, shutdown_all
+from goldspan.store import Retention, Store, open_store
+from goldspan.store.store_location import is_store_url
 from goldspan.web import http_routes as page
 from goldspan.web.assistant_tools import AssistantTools
 from goldspan.web.pages import Pages
 
-
-def create_judge(settings: GatewaySettings, meter_provider: MeterProvider) -> Judge | None:
-    """Returns the judge, or `None` if the settings name no model.
-
-    Raises `ConfigurationError` if the cache file of the judge cannot be used.
-    """
-    judge_settings = settings.judge.to_judge_settings(settings.data)
-    if judge_settings is None:
-        return None
-    try:
-        samples = Sampling(judge_settings.sample).should_sample
-        return judge_settings.create_judge(samples=samples, meter_provider=meter_provider)
-    except ConfigurationError as error:  # loading the settings validated the rest, so the file is wrong
-        raise ConfigurationError(f"{settings.location_of('judge.cache')}: {error}") from None
+if TYPE_CHECKING:
+    pass
 
 
 _log = logging.getLogger("goldspan.gateway")
 
-STORE_FILE = "goldspan.db"
 JOURNAL_FOLDER = "journal"
 _JOURNAL_WAIT_SECONDS = 120.0
 """Seconds within which the journals of the other workers must exist."""
@@ -113,26 +99,26 @@ class GatewayWorker:
             create_product_sink(name, meter_provider=self._telemetry.meter_provider) for name in settings.products
         ]
         closing.callback(shutdown_all, self._product_sinks)
-        self._pipeline = _create_pipeline(
-            settings, self._telemetry, (*self._results.sinks, *self._product_sinks), self._judge, self._judge_verdicts
-        )
+        self._kafka = open_kafka(settings, self._index, self._counters)
+        own_sinks = [*self._results.sinks, *self._product_sinks]
+        if self._kafka is not None:
+            closing.callback(self._kafka.close)
+            own_sinks += [self._kafka.results] if self._kafka.results is not None else []
+        self._pipeline = create_pipeline(settings, self._telemetry, own_sinks, self._judge, self._judge_verdicts)
         closing.callback(self._pipeline.close)
-        self._scoring = ScoringConsumer(
-            self._own_journals | self._open_other_journals(),
-            self._pipeline,
-            self._store,
-            worker=self._index,
-            workers=settings.workers,
-            flush_policy=FlushPolicy(settings.grace, settings.idle, settings.late, settings.lifetime),
-            buffer_limits=TraceBufferLimits(
-                settings.limits.max_held_traces, settings.limits.max_held_bytes, settings.limits.max_spans_per_trace
-            ),
-            max_backlog_bytes=settings.limits.max_backlog_bytes,
-            counters=self._counters,
-            drop_counters=DropCounters(self._telemetry.meter_provider),
-            results_queue=ResultsQueue(self._own_journals[self._index], self._results),
+        self._scoring_stop = ScoringStop()
+        self._drops = DropPublisher(self._pipeline, DropCounters(self._telemetry.meter_provider))
+        self._scoring = self._create_scoring(
+            journal_logs(self._own_journals | self._open_other_journals(), self._index, settings.workers),
             judge_verdicts=None if self._judge is None else self._judge_verdicts,
+            are_results_delivered=None if self._kafka is None else self._kafka.are_results_delivered,
         )
+        receiver = (
+            None
+            if self._kafka is None
+            else self._kafka.open_receiver(lambda log: self._create_scoring({log.partition: log}), self._scoring_stop)
+        )
+        self._scoring_thread = ScoringThread(self._scoring, self._scoring_stop, receiver)
         self._backend_exporters = [
             BackendExporter(back_end, journal, self._counters)
             for journal in self._own_journals.values()
@@ -146,6 +132,35 @@ class GatewayWorker:
             hold_traces=settings.enrich,
         )
         register_gauges(self._telemetry.meter_provider, self._scoring, self._own_journals, self._backend_exporters)
+        if self._kafka is not None:
+            self._kafka.register_gauges(self._telemetry.meter_provider)
+
+    def _create_scoring(
+        self,
+        logs: Mapping[int, TelemetryLog],
+        *,
+        judge_verdicts: VerdictQueue | None = None,
+        are_results_delivered: Callable[[], bool] | None = None,
+    ) -> ScoringConsumer:
+        """Returns the scoring of the journals, or of a partition of a Kafka topic."""
+        settings, kafka = self._settings, self._kafka
+        return ScoringConsumer(
+            logs,
+            self._pipeline,
+            self._store,
+            flush_policy=FlushPolicy(settings.grace, settings.idle, settings.late, settings.lifetime),
+            buffer_limits=TraceBufferLimits(
+                settings.limits.max_held_traces, settings.limits.max_held_bytes, settings.limits.max_spans_per_trace
+            ),
+            max_backlog_bytes=settings.limits.max_backlog_bytes,
+            counters=self._counters,
+            drops=self._drops,
+            results_queue=ResultsQueue(self._own_journals[self._index], self._results),
+            judge_verdicts=judge_verdicts,
+            are_results_delivered=are_results_delivered,
+            on_superseded=None if kafka is None or kafka.results is None else kafka.results.delete_runs,
+            stop=self._scoring_stop,
+        )
 
     # --- journals ----------------------------------------------------------------------------------------------------
 
@@ -202,14 +217,18 @@ class GatewayWorker:
         routes = [
             *self._telemetry.routes,
             *api.api_routes(
-                self._store, evaluate=self._evaluate_run, drop_pending_trace=self._scoring.drop_trace,
+                self._store, evaluate=self._evaluate_run, drop_pending_trace=self._drop_pending_trace,
                 combination=settings.judge.combination, threshold=settings.judge.threshold,
             ),
             *page.page_routes(self._site(), is_ending=stop.is_set),
             *mcp_routes,
         ]  # fmt: skip
         app = create_application(
-            self._receiver, self._authorizer, routes=routes, not_ready_reason=self._not_ready_reason
+            self._receiver,
+            self._authorizer,
+            routes=routes,
+            not_ready_reason=self._not_ready_reason,
+            degraded_reason=self._degraded_reason,
         )
         http = HttpServer(
             app, settings.limits, self._counters, host=settings.host, port=settings.http_port, tls=tls,
@@ -265,7 +284,9 @@ class GatewayWorker:
 
     def _start_background_work(self) -> None:
         self._telemetry.start()
-        self._scoring.start()
+        if self._kafka is not None:
+            self._kafka.start()
+        self._scoring_thread.start()
         for exporter in self._backend_exporters:
             exporter.start()
         gc.collect()
@@ -274,8 +295,10 @@ class GatewayWorker:
 
     def _drain(self, deadline: float) -> None:
         """Score and forward as much as possible by the deadline. The rest stays in the journal for the next start."""
+        if self._kafka is not None:
+            self._kafka.begin_stop(_remaining_seconds(deadline) * _DRAIN_RESERVE)
         left = _remaining_seconds(deadline)
-        self._is_still_scoring = not self._scoring.stop(
+        self._is_still_scoring = not self._scoring_thread.stop(
             left * (1 - _DRAIN_RESERVE) if self._backend_exporters or self._product_sinks else left
         )
         if self._is_still_scoring:
@@ -307,7 +330,20 @@ class GatewayWorker:
         self._exit_stack.close()
 
     def _not_ready_reason(self) -> str | None:
-        return "shutting down" if self._stopping.is_set() else self._own_journals[self._index].full_reason()
+        if self._stopping.is_set():
+            return "shutting down"
+        reason = self._own_journals[self._index].full_reason()
+        return reason or (None if self._kafka is None else self._kafka.not_ready_reason())
+
+    def _drop_pending_trace(self, trace_id: str) -> None:
+        self._scoring.drop_trace(trace_id)
+        if self._kafka is not None:
+            self._kafka.drop_trace(trace_id)
+
+    def _degraded_reason(self) -> str | None:
+        """Why results wait although telemetry is accepted. It does not name the server: anyone may read it."""
+        is_failing = self._scoring.is_store_failing or (self._kafka is not None and self._kafka.is_store_failing)
+        return "the store is unavailable, and results wait" if is_failing else None
 
     def _evaluate_run(self, run: Run) -> Evaluation:
         evaluation = self._pipeline.evaluate_without_submitting(run)
@@ -323,39 +359,16 @@ class GatewayWorker:
             raise
 
 
-def _open_evaluation_store(settings: GatewaySettings) -> SqliteStore:
+def _open_evaluation_store(settings: GatewaySettings) -> Store:
     age = None if settings.keep_days is None else timedelta(days=settings.keep_days)
     settings.data.mkdir(parents=True, exist_ok=True)
+    location = settings.store_location
     return open_store(
-        settings.data / STORE_FILE,
+        location,
         retention=Retention(max_age=age, max_bytes=settings.max_store_bytes),
         keep_arguments=settings.keep_arguments,
-        timeout=30.0,  # workers share the file, and each writes large batches
-    )
-
-
-def _create_pipeline(
-    settings: GatewaySettings,
-    telemetry: InternalTelemetry,
-    sinks: Iterable[Sink],
-    judge: Judge | None,
-    verdicts: VerdictQueue,
-) -> Pipeline:
-    goldens: Goldens | ReloadingGoldens = Goldens(near=settings.near, margin=settings.margin)
-    if settings.goldens:
-        goldens = ReloadingGoldens(settings.goldens, near=settings.near, margin=settings.margin)
-    own_metrics = (MetricSink(telemetry.meter_provider), PassRateSink(telemetry.meter_provider))
-    return Pipeline(
-        goldens,
-        sinks=(*own_metrics, *sinks),
-        metrics=settings.metrics,
-        thresholds=settings.thresholds or None,
-        unknown=settings.unknown,
-        golden_id_attributes=settings.golden_id_attributes,
-        units=check_units(settings.units),
-        budget=settings.budget,
-        judge=judge,
-        on_verdict=verdicts.put,
+        # Workers share a file, and each writes large batches. The scoring thread itself waits for a server.
+        timeout=5.0 if is_store_url(location) else 30.0,
     )
 
 
@@ -378,6 +391,8 @@ def serve(settings: GatewaySettings) -> int:
     """
     if settings.mcp:
         import_module("goldspan.web.mcp_server")  # raises before any file is created if the extra is missing
+    if is_store_url(settings.store_location):
+        import_module("goldspan.store.postgres")  # as above
     return supervise(settings, run_worker)
 
 

@@ -72,13 +72,14 @@ def create_application(
     *,
     routes: Sequence[Route] = (),
     not_ready_reason: Callable[[], str | None],
+    degraded_reason: Callable[[], str | None] = lambda: None,
 ) -> HttpApplication:
     """Return the ASGI application of a worker.
 
     `routes` are additional routes behind the same authorization. `not_ready_reason` returns None, or why the worker
-    should receive no requests now.
+    should receive no requests now. `degraded_reason` returns None, or what does not work although it should.
     """
-    return HttpApplication(receiver, authorizer, routes, not_ready_reason)
+    return HttpApplication(receiver, authorizer, routes, not_ready_reason, degraded_reason)
 
 
 class HttpApplication:
@@ -90,6 +91,7 @@ class HttpApplication:
         authorizer: Authorizer,
         routes: Sequence[Route],
         not_ready_reason: Callable[[], str | None],
+        degraded_reason: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._receiver = receiver
         self._authorizer = authorizer
@@ -97,7 +99,7 @@ class HttpApplication:
         self.routes: tuple[Route, ...] = (
             *(Route(path, export, methods=["POST"]) for path, export in self._exports.items()),
             Route("/healthz", _healthz),
-            Route("/readyz", _readyz(not_ready_reason)),
+            Route("/readyz", _readyz(not_ready_reason, degraded_reason)),
             *login_routes(authorizer),
             *routes,
         )
@@ -269,11 +271,14 @@ async def _healthz(request: Request) -> Response:
     return PlainTextResponse("ok")
 
 
-def _readyz(not_ready_reason: Callable[[], str | None]) -> Callable[[Request], Awaitable[Response]]:
+def _readyz(
+    not_ready_reason: Callable[[], str | None], degraded_reason: Callable[[], str | None]
+) -> Callable[[Request], Awaitable[Response]]:
     async def readyz(request: Request) -> Response:
         reason = not_ready_reason()
         if reason is None:
-            return PlainTextResponse("ready")
+            problem = degraded_reason()
+            return PlainTextResponse("ready" if problem is None else f"ready, but {problem}")
         return PlainTextResponse(reason, 503, headers={"retry-after": "5"})
 
     return readyz

@@ -11,9 +11,9 @@ from typing import TypeVar
 from goldspan.extraction import log_target
 from goldspan.gateway.decoding.json_validation import exclusive_parsing
 from goldspan.gateway.exporting.outgoing_requests import json_to_protobuf
-from goldspan.gateway.journal.journal import Journal
 from goldspan.gateway.journal.journal_file import JournalEntry
 from goldspan.gateway.resource_limits import partition_of
+from goldspan.gateway.scoring.telemetry_log import TelemetryLog
 from goldspan.gateway.scoring.trace_buffer import StitchKey, TraceChunk, TraceGroup
 from goldspan.gateway.scoring.trace_splitting import split_traces
 from goldspan.model import LogRecord, SpanRecord, TelemetryRecord
@@ -88,15 +88,20 @@ class JournalReader:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, int], dict[StitchKey, list[TraceChunk]]] = OrderedDict()
 
-    def read_chunks(self, journal: Journal, journal_number: int, entry_key: int, group: TraceGroup) -> list[TraceChunk]:
-        """Returns the chunks of an entry that belong to one group."""
-        shares = self._cache.get((journal_number, entry_key))
+    def read_chunks(
+        self, log: TelemetryLog, log_number: int, entry_key: int, group: TraceGroup
+    ) -> list[TraceChunk] | None:
+        """Returns the chunks of an entry that belong to one group; `None` if the log no longer has the entry."""
+        shares = self._cache.get((log_number, entry_key))
         if shares is None:
-            shares = self._cache[journal_number, entry_key] = self._chunks_by_key(journal, entry_key)
+            entry = log.read_entry(entry_key)
+            if entry is None:
+                return None
+            shares = self._cache[log_number, entry_key] = _chunks_by_key(entry)
             while len(self._cache) > _MAX_CACHED_ENTRIES:
                 self._cache.popitem(last=False)
         else:
-            self._cache.move_to_end((journal_number, entry_key))
+            self._cache.move_to_end((log_number, entry_key))
         chunks = [chunk for key in group.keys for chunk in shares.get(key, ())]
         return list({id(chunk): chunk for chunk in chunks}.values())  # a log is listed by trace and by session
 
@@ -104,13 +109,13 @@ class JournalReader:
         """Remove all entries from the cache."""
         self._cache.clear()
 
-    def _chunks_by_key(self, journal: Journal, key: int) -> dict[StitchKey, list[TraceChunk]]:
-        shares: dict[StitchKey, list[TraceChunk]] = {}
-        for entry in journal.read(key - 1, max_entries=1):
-            for share in split_entry(entry, lambda _: True) if entry.key == key else ():
-                for stitch_key in {share.key, share.session} - {None}:
-                    shares.setdefault(stitch_key, []).append(share.chunk)
-        return shares
+
+def _chunks_by_key(entry: JournalEntry) -> dict[StitchKey, list[TraceChunk]]:
+    shares: dict[StitchKey, list[TraceChunk]] = {}
+    for share in split_entry(entry, lambda _: True):
+        for stitch_key in {share.key, share.session} - {None}:
+            shares.setdefault(stitch_key, []).append(share.chunk)
+    return shares
 
 
 def decode_chunks(chunks: Iterable[TraceChunk]) -> list[TelemetryRecord]:

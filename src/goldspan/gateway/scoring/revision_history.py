@@ -10,7 +10,7 @@ from goldspan.conventions.span_facts import WORK_ROLES
 from goldspan.extraction import role_of
 from goldspan.gateway.scoring.trace_buffer import TraceGroup
 from goldspan.model import Evaluation, Run, RunUnit, SpanRecord, TelemetryRecord
-from goldspan.store import RunFilter, SqliteStore
+from goldspan.store import RunFilter, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class RevisionHistory:
     Raises `StoreError` if the store cannot be read.
     """
 
-    def __init__(self, store: SqliteStore, pending: PendingEvaluations) -> None:
+    def __init__(self, store: Store, pending: PendingEvaluations) -> None:
         self._store = store
         self._pending = pending
 

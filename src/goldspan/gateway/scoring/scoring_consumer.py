@@ -1,7 +1,7 @@
-"""Scores journal entries in a thread and stores each evaluation exactly once.
+"""Scores the entries of logs and stores each evaluation exactly once.
 
 The consumer groups spans by trace and scores a trace when no more spans are expected. It commits in this order: results
-for back ends to the journal, evaluations to the store, then the cursor of the journal. After a `kill -9` some work is
+for back ends to the journal, evaluations to the store, then the position in the log. After a `kill -9` some work is
 repeated, the store recognises the evaluations it has, and nothing is lost.
 
 Verdicts of a judge arrive later, from the judge's thread. The consumer stores a verdict after its evaluation, and
@@ -13,74 +13,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from goldspan import semconv
-from goldspan._guard import report_error, suppress_errors
+from goldspan._guard import suppress_errors
 from goldspan.errors import StoreError
 from goldspan.gateway.gateway_counters import GatewayCounters
-from goldspan.gateway.journal.journal import Journal, JournalFull
+from goldspan.gateway.journal.journal import JournalFull
 from goldspan.gateway.journal.journal_file import JournalEntry
-from goldspan.gateway.resource_limits import PARTITION_COUNT, SCORED_ORIGINS
+from goldspan.gateway.scoring.drop_publisher import DropPublisher
+from goldspan.gateway.scoring.finished_traces import FinishedTraces
 from goldspan.gateway.scoring.journal_reader import EntryShare, entry_as_protobuf, split_entry
 from goldspan.gateway.scoring.results_queue import ResultsQueue
+from goldspan.gateway.scoring.telemetry_log import TelemetryLog
 from goldspan.gateway.scoring.trace_buffer import FlushPolicy, StitchKey, TraceBuffer, TraceBufferLimits, TraceGroup
 from goldspan.gateway.scoring.trace_evaluation import TraceEvaluator
+from goldspan.gateway.scoring.verdict_queue import VerdictQueue
 from goldspan.model import Evaluation
 from goldspan.online.pipeline import Pipeline
 from goldspan.online.worker import AwakeClock
 from goldspan.otlp.decode_results import DecodeError
-from goldspan.sinks import DropCounters
-from goldspan.store import SqliteStore
-
-
-class VerdictQueue:
-    """Queues verdicts of the judge from any thread until the scoring thread has stored their evaluations.
-
-    The judge limits its pending requests, which also limits the size of the queue.
-    """
-
-    def __init__(self) -> None:
-        self._pending: deque[Evaluation] = deque()
-
-    def put(self, evaluation: Evaluation) -> None:
-        """Add a verdict, which already has its new revision number."""
-        self._pending.append(evaluation)
-
-    def store_all(self, pipeline: Pipeline, store: SqliteStore) -> int:
-        """Store the queued verdicts and submit the stored ones to the sinks. Returns the number of verdicts.
-
-        Raises `StoreError` if the store cannot be written; the next call continues with the same verdict.
-        """
-        number = 0
-        while self._pending:
-            with suppress_errors("store a verdict", except_=StoreError):
-                _store_verdict(self._pending[0], pipeline, store)
-            self._pending.popleft()
-            number += 1
-        return number
-
-    def discard_all(self) -> int:
-        """Drop the verdicts that arrived too late to be stored. Returns their number."""
-        dropped = len(self._pending)
-        self._pending.clear()
-        return dropped
-
-
-def _store_verdict(evaluation: Evaluation, pipeline: Pipeline, store: SqliteStore) -> None:
-    """Store a verdict, unless its run was changed or deleted meanwhile."""
-    if store.replace_if_current(evaluation, (evaluation.revision - 1, evaluation.digest)):
-        pipeline.submit_verdict(evaluation)
-    else:
-        pipeline.count_outdated_verdict()
-
+from goldspan.store import Store
 
 _log = logging.getLogger("goldspan")
-
-SCORING_CONSUMERS = tuple(f"score/{partition:02d}" for partition in range(PARTITION_COUNT))
-"""Names of the journal consumers, one per partition."""
 
 _MAX_WRITE_BATCH = 200
 """Maximum number of evaluations in one commit."""
@@ -88,85 +44,88 @@ _MAX_WAIT_SECONDS = 0.25
 """Maximum seconds between two polls: the journals of other workers do not wake this one."""
 _REPLAY_HOLD_SECONDS = 2.0
 """Seconds for which scored traces from before the start of the process are held."""
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 """Seconds before a failed read or write is retried."""
 _LOG_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two log messages about failures."""
-_MAX_READ_BYTES = 8 * 1024 * 1024
-"""Maximum bytes of entries per read, and of queued results before a commit."""
+_MAX_QUEUED_BYTES = 8 * 1024 * 1024
+"""Maximum bytes of queued results before a commit."""
 _VERDICT_DRAIN_SHARE = 0.5
 """Share of the remaining shutdown time in which the consumer waits for the judge after scoring."""
 
 
-class ScoringConsumer:
-    """Scores the partitions of one worker in its own thread.
+class ScoringStop:
+    """The end of the scoring thread, which a shutdown requests."""
 
-    `journals` are the journals of all workers, by number. `clock` returns monotonic seconds, `wall_clock` nanoseconds
-    since the Unix epoch, which entries use for their time of arrival. `judge_verdicts` is the queue of the pipeline's
-    judge.
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self.drain_deadline = 0.0
+        """The monotonic time until which pending traces are scored."""
+        self.is_abandoned = False
+        """Whether the thread did not end by the deadline. The process is about to exit."""
+
+
+class ScoringConsumer:
+    """Scores the entries of some logs. One thread calls `poll`, and `drain` at the end.
+
+    `logs` are the logs by number; `wait_for_entries` waits for the first one. `clock` returns monotonic seconds,
+    `wall_clock` nanoseconds since the Unix epoch, which entries use for their time of arrival. `judge_verdicts` is the
+    queue of the pipeline's judge. `are_results_delivered` tells whether the sinks have delivered all evaluations that
+    were submitted; before that, no entry is acknowledged. `on_superseded` receives the ids of runs that were deleted,
+    because they are parts of other runs.
     """
 
     def __init__(
         self,
-        journals: Mapping[int, Journal],
+        logs: Mapping[int, TelemetryLog],
         pipeline: Pipeline,
-        store: SqliteStore,
+        store: Store,
         *,
-        worker: int = 0,
-        workers: int = 1,
         flush_policy: FlushPolicy,
         buffer_limits: TraceBufferLimits,
         max_backlog_bytes: int,
         counters: GatewayCounters,
-        drop_counters: DropCounters,
+        drops: DropPublisher,
         results_queue: ResultsQueue,
         judge_verdicts: VerdictQueue | None = None,
+        are_results_delivered: Callable[[], bool] | None = None,
+        on_superseded: Callable[[Sequence[str]], object] | None = None,
+        stop: ScoringStop | None = None,
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._journals = journals
-        self._worker, self._workers = worker, workers
+        self._logs = logs
         self._pipeline = pipeline
         self._store = store
-        self._partitions = frozenset(range(worker, PARTITION_COUNT, workers))
-        self._partition_mask = sum(1 << partition for partition in self._partitions)
-        self._consumers = [SCORING_CONSUMERS[partition] for partition in sorted(self._partitions)]
         self._max_backlog = max_backlog_bytes
         self._counters = counters
-        self._drop_counters = drop_counters
+        self._drops = drops
         self._results_queue = results_queue
         self._judge_verdicts = judge_verdicts
+        self._are_results_delivered = are_results_delivered
+        self._on_superseded = on_superseded
+        self._stop = stop or ScoringStop()
         self._now = clock or AwakeClock().now
+        self._finished = FinishedTraces(logs)
         self._buffer = TraceBuffer(
-            flush_policy, buffer_limits, held_until=self._now() + min(flush_policy.late, _REPLAY_HOLD_SECONDS)
+            flush_policy,
+            buffer_limits,
+            held_until=self._now() + min(flush_policy.late, _REPLAY_HOLD_SECONDS),
+            on_release=self._finished.add if self._finished.is_needed else None,
         )
         self._wall_clock = wall_clock
-        self._evaluator = TraceEvaluator(journals, self._buffer, pipeline, store, results_queue, drop_counters)
+        self._evaluator = TraceEvaluator(logs, self._buffer, pipeline, store, results_queue, drops.counters)
         self._dropped_trace_ids: list[str] = []
-        self._read_positions = {journal: self._start_position(journals[journal]) for journal in journals}
-        self._replay_ends = {journal: journals[journal].last_key for journal in journals}
-        self._last_arrivals = dict.fromkeys(journals, self._now())
-        self._watermarks = dict.fromkeys(journals, 0.0)
-        self._published_counts: dict[str, int] = {}
-        self._stopping = threading.Event()
-        self._drain_deadline = 0.0
-        self._is_abandoned = False
+        self._read_positions = {number: log.context_start for number, log in logs.items()}
+        self._last_arrivals = dict.fromkeys(logs, self._now())
+        self._watermarks = dict.fromkeys(logs, 0.0)
+        self.is_store_failing = False
+        """Whether the last attempt to write results failed. They wait, and the attempt is repeated."""
         self._last_logged_at = -_LOG_INTERVAL_SECONDS
-        self._thread = threading.Thread(target=self._run, name="goldspan-scoring", daemon=True)
+        self.has_more_due = False
+        """Whether the latest poll ended before everything that is due was scored."""
 
     # --- called by other threads -------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the thread at the stored cursor."""
-        self._thread.start()
-
-    def stop(self, timeout: float) -> bool:
-        """Score pending traces for `timeout` seconds. Returns whether all were scored; the rest is not lost."""
-        self._drain_deadline = time.monotonic() + timeout
-        self._stopping.set()
-        self._thread.join(timeout)
-        self._is_abandoned = self._thread.is_alive()
-        return not self._is_abandoned
 
     def drop_trace(self, trace_id: str) -> None:
         """Do not score the spans that are held of a trace."""
@@ -174,39 +133,30 @@ class ScoringConsumer:
 
     def backlog_bytes(self) -> int:
         """Returns the bytes of entries that were not read yet."""
-        return sum(
-            journal.size_after(self._read_positions[journal_index]) for journal_index, journal in self._journals.items()
-        )
+        return sum(log.size_after(self._read_positions[number]) for number, log in self._logs.items())
 
     def is_replaying(self) -> bool:
         """Whether entries from before the start are still being read."""
-        return any(self._read_positions[journal] < last for journal, last in self._replay_ends.items())
+        return any(self._read_positions[number] < log.replay_end for number, log in self._logs.items())
+
+    def oldest_open_seconds(self) -> float:
+        """Returns the seconds since the arrival of the oldest span that is not scored; 0 if there is none."""
+        oldest = self._buffer.oldest_unscored()
+        return 0.0 if oldest is None else max(0.0, self._now() - oldest)
 
     def __len__(self) -> int:
         """Returns the number of groups held."""
         return len(self._buffer)
 
-    # --- the thread --------------------------------------------------------------------------------------------------
+    # --- called by the scoring thread --------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            busy: bool | None = None
-            with suppress_errors("score new entries"):
-                try:
-                    busy = self.poll()
-                except (StoreError, JournalFull) as error:
-                    self._log_throttled(f"cannot read new journal entries and retries: {error}")
-            if busy is None:
-                self._stopping.wait(_RETRY_SECONDS)
-            elif not busy:
-                self._wait_for_entries()
-        try:
-            self.drain()
-        except (StoreError, JournalFull) as error:
-            self._log_throttled(f"cannot score the remaining traces and does so at the next start: {error}")
-        except Exception as error:  # noqa: BLE001 - the store or a journal may be closed meanwhile
-            if not self._is_abandoned:
-                report_error("score the remaining traces", error)
+    def limit_memory(self, shares: int) -> None:
+        """Use one of several equal shares of the limits of the trace buffer from now on."""
+        self._buffer.limit_memory(shares)
+
+    def context_start(self, number: int, position: int) -> int:
+        """Returns the position of a log after which another worker must read if `position` is acknowledged."""
+        return self._finished.context_start(number, position, self._buffer)
 
     def drain(self) -> None:
         """Score the complete groups. Traces without a root span stay in the journal."""
@@ -215,111 +165,107 @@ class ScoringConsumer:
         self._evaluate_due(self._now())
         self._evaluate_groups(self._buffer.complete_groups())
         if self._judge_verdicts is not None and self._commit():
-            left = max(0.0, self._drain_deadline - time.monotonic())
+            left = max(0.0, self._stop.drain_deadline - time.monotonic())
             self._pipeline.flush_verdicts(int(left * _VERDICT_DRAIN_SHARE * 1000))
         self._commit(is_final=True)
-        self._publish_counts()
+        self._drops.publish(self._buffer)
 
-    def poll(self) -> bool:
-        """Read new entries and score what is due. Returns whether there were new entries."""
+    def poll(self, max_seconds: float | None = None) -> bool:
+        """Read new entries and score what is due, for about `max_seconds`. Returns whether there is more to do."""
+        deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self.has_more_due = False
         read_count = self._read_entries()
         if not self.is_replaying():  # otherwise a part of a scored trace would be scored as the complete trace
-            self._evaluate_due(min(self._watermarks.values()))  # unread entries do not count as inactivity
+            self._evaluate_due(min(self._watermarks.values()), deadline)  # unread entries do not count as inactivity
             self._commit()
-        self._publish_counts()
-        return read_count > 0
+        self._drops.publish(self._buffer)
+        return read_count > 0 or self.has_more_due
 
-    def _wait_for_entries(self) -> None:
+    def wait_for_entries(self) -> None:
         """Wait until an entry arrives or a group is due."""
         next_time = self._buffer.next_due_time()
         nap = _MAX_WAIT_SECONDS if next_time is None else min(_MAX_WAIT_SECONDS, max(0.0, next_time - self._now()))
-        self._journals[self._worker].wait(self._read_positions[self._worker], nap)
+        number, log = next(iter(self._logs.items()))
+        log.wait(self._read_positions[number], nap)
 
     def _read_entries(self) -> int:
-        """Read the next entries of every journal. Returns their number."""
-        number = 0
-        for journal_index, journal in self._journals.items():
-            after = self._read_positions[journal_index]
-            sheds = journal.size_after(after) > self._max_backlog
-            read_at, last = self._now(), journal.last_key
-            entries = journal.read(
-                after, max_bytes=_MAX_READ_BYTES, origins=SCORED_ORIGINS, partitions=self._partition_mask
-            )
-            for entry in entries:
-                self._read_positions[journal_index] = entry.key
-                self._buffer_entry(journal_index, entry, should_shed=sheds)
-            behind = bool(entries) and entries[-1].key < last
-            self._watermarks[journal_index] = self._last_arrivals[journal_index] if behind else read_at
-            self._read_positions[journal_index] = entries[-1].key if entries else max(after, last)
-            number += len(entries)
-            if self._results_queue.queued_bytes >= _MAX_READ_BYTES:
+        """Read the next entries of every log. Returns their number."""
+        count = 0
+        for number, log in self._logs.items():
+            after = self._read_positions[number]
+            sheds = log.must_shed(after, self._max_backlog)
+            read_at = self._now()
+            batch = log.read(after)
+            for entry in batch.entries:
+                self._read_positions[number] = entry.key
+                self._buffer_entry(number, log, entry, should_shed=sheds)
+            self._watermarks[number] = self._last_arrivals[number] if batch.is_behind else read_at
+            self._read_positions[number] = batch.position
+            count += len(batch.entries)
+            if self._results_queue.queued_bytes >= _MAX_QUEUED_BYTES:
                 self._results_queue.flush()
-        return number
+        return count
 
-    def _buffer_entry(self, journal_number: int, entry: JournalEntry, *, should_shed: bool) -> None:
+    def _buffer_entry(self, number: int, log: TelemetryLog, entry: JournalEntry, *, should_shed: bool) -> None:
         held = entry.origin == "held"
         shares: Sequence[EntryShare] | None = None
         with suppress_errors("read an acknowledged request"), suppress(DecodeError):
-            shares = split_entry(entry, self._partitions.__contains__)
-        if (
-            held
-            and journal_number % self._workers == self._worker
-            and (shares is None or entry_as_protobuf(entry) is None)
-        ):
+            shares = split_entry(entry, log.owns)
+        if held and log.exports_held_entries and (shares is None or entry_as_protobuf(entry) is None):
             self._results_queue.add_unchanged(entry)
         if shares is None:
             self._counters.add(semconv.GATEWAY_UNREADABLE)
             return
         # The wall clock may have been changed meanwhile, so the time is clamped.
         arrived = self._now() - max(0.0, (self._wall_clock() - entry.arrived_ns) / 1e9)
-        now = self._last_arrivals[journal_number] = max(arrived, self._last_arrivals[journal_number])
-        if entry.key > self._replay_ends[journal_number]:
+        now = self._last_arrivals[number] = max(arrived, self._last_arrivals[number])
+        if entry.key > log.replay_end:
             arrived = now
         if should_shed:
             self._counters.add(semconv.GATEWAY_SHED)
             for share in shares:
-                self._buffer.shed(journal_number, entry.key, share.key, now, span_count=share.span_count, is_held=held)
+                self._buffer.shed(number, entry.key, share.key, now, span_count=share.span_count, is_held=held)
                 if share.session is not None and share.session != share.key:
-                    self._buffer.shed(journal_number, entry.key, share.session, now, span_count=0)
+                    self._buffer.shed(number, entry.key, share.session, now, span_count=0)
             return
         for share in shares:
             self._buffer.add(
-                journal_number, entry.key, share.key, share.chunk, now,
+                number, entry.key, share.key, share.chunk, now,
                 size=share.size, span_count=share.span_count, has_root=share.has_root, arrived=arrived, is_held=held,
             )  # fmt: skip
             if share.session is not None and share.session != share.key:
                 self._join_session(share.key, share.session)
+            if entry.key <= log.start and (group := self._buffer.find(share.key)) is not None:
+                self._buffer.mark_scored(group)  # by the worker that read this log before
+                self._finished.add_context(share.key)
 
     def _join_session(self, key: StitchKey, session: StitchKey) -> None:
         found = [group for group in map(self._buffer.find, (key, session)) if group is not None]
         self._buffer.join_groups(found, session)
 
-    def _evaluate_due(self, now: float) -> None:
-        """Score the groups that are due."""
+    def _evaluate_due(self, now: float, deadline: float | None = None) -> None:
+        """Score the groups that are due, until `deadline`."""
         while self._dropped_trace_ids:
             trace_id = self._dropped_trace_ids.pop()
             if (group := self._buffer.find(bytes.fromhex(trace_id))) is not None:
                 group.dropped_trace_ids.add(trace_id)
-        if self._evaluate_groups(self._buffer.pop_due(now)):
-            for journal_index in self._journals:
-                self._evict_oldest(journal_index)
+        if self._evaluate_groups(self._buffer.pop_due(now), deadline):
+            for number in self._logs:
+                self._evict_oldest(number)
         self._evaluator.release_cache()
 
-    def _evict_oldest(self, journal_number: int) -> None:
-        """Score the oldest groups early if they keep too much of a journal: an endless trace would fill it."""
-        journal = self._journals[journal_number]
-        while (oldest := self._buffer.oldest_entry(journal_number)) is not None:
-            if (
-                journal.size_after(oldest - 1) - journal.size_after(self._read_positions[journal_number])
-                <= self._max_backlog
-            ):
+    def _evict_oldest(self, number: int) -> None:
+        """Score the oldest groups early if they keep too much of a log: an endless trace would fill a journal."""
+        log = self._logs[number]
+        while (oldest := self._buffer.oldest_entry(number)) is not None:
+            if log.size_after(oldest - 1) - log.size_after(self._read_positions[number]) <= self._max_backlog:
                 break
-            if not self._evaluate_groups(self._buffer.evict_oldest(journal_number)):
+            if not self._evaluate_groups(self._buffer.evict_oldest(number)):
                 break
 
     # --- evaluation ---------------------------------------------------------------------------------------------------
 
-    def _evaluate_groups(self, groups: Iterable[TraceGroup]) -> bool:
+    def _evaluate_groups(self, groups: Iterable[TraceGroup], deadline: float | None = None) -> bool:
         """Extract due groups, and evaluate them in batches; `_commit` evaluates the last batch.
 
         Returns whether all succeeded; after a failure the others wait.
@@ -330,19 +276,23 @@ class ScoringConsumer:
                 with suppress_errors("score a trace group", except_=StoreError):
                     done = self._evaluator.extract_group(group)
             except StoreError as error:  # the disk failed or the store is locked; not caused by the group
-                self._log_throttled(f"cannot read the stored runs of a trace and retries: {error}")
+                self._count_store_failure(error)
+                self.log_throttled(f"cannot read the stored runs of a trace and retries: {error}")
                 self._buffer.reschedule(group, self._now())
-                self._stopping.wait(_RETRY_SECONDS)
+                self._stop.requested.wait(RETRY_SECONDS)
                 return False
             if done:
                 self._buffer.mark_scored(group)
             if self._evaluator.is_full:
                 self._evaluator.evaluate_extracted()
             is_batch_full = (
-                self._evaluator.run_count >= _MAX_WRITE_BATCH or self._results_queue.queued_bytes >= _MAX_READ_BYTES
+                self._evaluator.run_count >= _MAX_WRITE_BATCH or self._results_queue.queued_bytes >= _MAX_QUEUED_BYTES
             )
             if is_batch_full and not self._commit():
                 return False
+            if deadline is not None and time.monotonic() >= deadline:
+                self.has_more_due = True
+                return True
         return True
 
     # --- commit ------------------------------------------------------------------------------------------------------
@@ -360,18 +310,22 @@ class ScoringConsumer:
                 self._store_evaluations(self._evaluator.pending.evaluations)
                 if self._evaluator.superseded_run_ids:
                     self._store.delete_runs(self._evaluator.superseded_run_ids)
+                    if self._on_superseded is not None:
+                        self._on_superseded(self._evaluator.superseded_run_ids)
                 self._evaluator.clear_committed()
                 if self._judge_verdicts is not None and self._judge_verdicts.store_all(self._pipeline, self._store):
                     self._results_queue.flush(is_final=is_final)
+                self.is_store_failing = False
                 break
             except (StoreError, JournalFull) as error:
-                self._log_throttled(f"cannot write results and retries: {error}")
-                if self._stopping.wait(_RETRY_SECONDS):
+                self._count_store_failure(error)
+                self.log_throttled(f"cannot write results and retries: {error}")
+                if self._stop.requested.wait(RETRY_SECONDS):
                     return False
-        for journal_index, journal in self._journals.items():
-            oldest = self._buffer.oldest_entry(journal_index)
-            done = self._read_positions[journal_index] if oldest is None else oldest - 1
-            journal.advance(dict.fromkeys(self._consumers, done))
+        if self._are_results_delivered is None or self._are_results_delivered():
+            for number, log in self._logs.items():
+                oldest = self._buffer.oldest_entry(number)
+                log.acknowledge(self._read_positions[number] if oldest is None else oldest - 1)
         return True
 
     def _store_evaluations(self, evaluations: Sequence[Evaluation]) -> None:
@@ -386,29 +340,14 @@ class ScoringConsumer:
             with suppress_errors("store an evaluation", except_=StoreError):
                 self._store.submit(evaluation)
 
-    def _log_throttled(self, problem: str) -> None:
+    def _count_store_failure(self, error: Exception) -> None:
+        if isinstance(error, StoreError):
+            self.is_store_failing = True
+            self._counters.add(semconv.GATEWAY_STORE_RETRIES)
+
+    def log_throttled(self, problem: str) -> None:
         """Log a failure at most once per interval, and not after the consumer was abandoned."""
         now = time.monotonic()
-        if now >= self._last_logged_at + _LOG_INTERVAL_SECONDS and not self._is_abandoned:
+        if now >= self._last_logged_at + _LOG_INTERVAL_SECONDS and not self._stop.is_abandoned:
             self._last_logged_at = now
             _log.error("goldspan %s", problem)
-
-    def _publish_counts(self) -> None:
-        """Add the drops since the last call to the drop counters."""
-        groups, pipeline = self._buffer, self._pipeline
-        counts = {
-            semconv.EVICTED_COUNTER: groups.evicted,
-            semconv.UNSCORED_SPANS_COUNTER: groups.unscored_spans,
-            semconv.SAMPLED_OUT_COUNTER: pipeline.sampled_out,
-            semconv.OVER_BUDGET_COUNTER: pipeline.over_budget,
-            semconv.INVISIBLE_RUNS_COUNTER: pipeline.invisible,
-            semconv.RELOAD_FAILURES_COUNTER: pipeline.reload_failures,
-        }
-        for name, count in counts.items():
-            self._drop_counters.add(name, count - self._published_counts.get(name, 0))
-        self._published_counts = counts
-
-    # --- journals ----------------------------------------------------------------------------------------------------
-
-    def _start_position(self, journal: Journal) -> int:
-        return min((journal.cursor(name) or 0 for name in self._consumers), default=0)

@@ -8,7 +8,7 @@ released long before. Time is passed in; nothing here locks, sleeps or reads.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
@@ -111,13 +111,23 @@ class TraceGroup:
 class TraceBuffer:
     """Holds the groups of one worker. Not thread-safe. Times are in seconds of one clock.
 
-    Scored groups are held at least until `held_until`, even if their spans arrived long before.
+    Scored groups are held at least until `held_until`, even if their spans arrived long before. `on_release` is called
+    with each group that is released.
     """
 
-    def __init__(self, policy: FlushPolicy, limits: TraceBufferLimits, *, held_until: float = 0.0) -> None:
+    def __init__(
+        self,
+        policy: FlushPolicy,
+        limits: TraceBufferLimits,
+        *,
+        held_until: float = 0.0,
+        on_release: Callable[[TraceGroup], object] | None = None,
+    ) -> None:
         self._policy = policy
+        self._on_release = on_release
         self._held_until = held_until
         self._limits = limits
+        self._max_groups, self._max_bytes = limits.max_groups, limits.max_bytes
         self._group_by_key: dict[StitchKey, TraceGroup] = {}
         self._schedule: list[tuple[float, int, TraceGroup]] = []
         self._sequence = 0
@@ -135,6 +145,11 @@ class TraceBuffer:
 
     def __len__(self) -> int:
         return self._group_count
+
+    def limit_memory(self, shares: int) -> None:
+        """Use one of several equal shares of the limits of groups and bytes from now on."""
+        self._max_groups = max(1, self._limits.max_groups // max(1, shares))
+        self._max_bytes = self._limits.max_bytes // max(1, shares)
 
     # --- adding spans ------------------------------------------------------------------------------------------------
 
@@ -170,13 +185,13 @@ class TraceBuffer:
         self._add_entry(group, journal, entry, held=is_held)
         group.span_count += span_count
         if group.is_lost or group.span_count > self._limits.max_spans_per_group:
-            self._mark_lost(group)
+            self.mark_lost(group)
         elif group.is_in_memory:
             group.chunks.append(chunk)
             group.memory_bytes += size
             self.memory_bytes += size
             self._in_memory[group] = None
-            while self.memory_bytes > self._limits.max_bytes:
+            while self.memory_bytes > self._max_bytes:
                 self._drop_chunks(next(iter(self._in_memory)))
 
     def shed(
@@ -186,7 +201,7 @@ class TraceBuffer:
         group = self._touch(key, now, None)
         self._add_entry(group, journal, entry, held=is_held)
         group.span_count += span_count
-        self._mark_lost(group)
+        self.mark_lost(group)
 
     def join_groups(self, groups: Iterable[TraceGroup], key: StitchKey) -> TraceGroup:
         """Merge groups into one, which `key` finds from now on."""
@@ -197,7 +212,7 @@ class TraceBuffer:
             self._group_by_key[key] = first
             first.keys.append(key)
             if self._lost_keys.pop(key, 0) is None:
-                self._mark_lost(first)
+                self.mark_lost(first)
         self._schedule_group(first)
         return first
 
@@ -230,7 +245,7 @@ class TraceBuffer:
                 yield group
             else:
                 self.release(group)
-        while self._group_count > self._limits.max_groups:
+        while self._group_count > self._max_groups:
             yield from self._evict(next(iter(self._group_by_key.values())))
 
     def evict_oldest(self, journal: int) -> Iterator[TraceGroup]:
@@ -261,6 +276,13 @@ class TraceBuffer:
         self._drop_chunks(group)
         self._schedule_group(group)
 
+    def mark_lost(self, group: TraceGroup) -> None:
+        """Record that spans of a group are missing, so that it is not scored."""
+        self.unscored_spans += group.span_count - group.unscored_counted
+        group.unscored_counted = group.span_count
+        group.is_lost = True
+        self._drop_chunks(group)
+
     def reschedule(self, group: TraceGroup, now: float) -> None:
         """Schedule a due group again, as if a span had arrived now."""
         group.last_seen_at = max(group.last_seen_at, now)
@@ -282,6 +304,13 @@ class TraceBuffer:
             self._lost_keys.popitem(last=False)
         group.schedule_number = _RELEASED
         self._group_count -= 1
+        if self._on_release is not None:
+            self._on_release(group)
+
+    def oldest_unscored(self) -> float | None:
+        """Returns when the first span arrived that is not scored yet; `None` if all held groups were scored."""
+        waiting = (group.first_unscored_at for group in list(self._group_by_key.values()) if group.is_changed)
+        return min(waiting, default=None)
 
     def oldest_entry(self, journal: int) -> int | None:
         """Returns the first entry of a journal that a held group needs; `None` if no entry is needed."""
@@ -381,13 +410,7 @@ class TraceBuffer:
         if not into.is_in_memory:
             self._drop_chunks(into)
         if into.is_lost or other.is_lost or into.span_count > self._limits.max_spans_per_group:
-            self._mark_lost(into)
-
-    def _mark_lost(self, group: TraceGroup) -> None:
-        self.unscored_spans += group.span_count - group.unscored_counted
-        group.unscored_counted = group.span_count
-        group.is_lost = True
-        self._drop_chunks(group)
+            self.mark_lost(into)
 
     def _drop_chunks(self, group: TraceGroup) -> None:
         self.memory_bytes -= group.memory_bytes

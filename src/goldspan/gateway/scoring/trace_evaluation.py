@@ -11,15 +11,15 @@ from goldspan._guard import suppress_errors
 from goldspan.conventions.span_facts import REQUEST_ROLES, TRANSPARENT_ROLES
 from goldspan.errors import StoreError
 from goldspan.extraction import role_of
-from goldspan.gateway.journal.journal import Journal
 from goldspan.gateway.scoring.journal_reader import JournalReader, decode_chunks
 from goldspan.gateway.scoring.results_queue import ResultsQueue
 from goldspan.gateway.scoring.revision_history import PendingEvaluations, RevisionHistory, visible_runs
+from goldspan.gateway.scoring.telemetry_log import TelemetryLog
 from goldspan.gateway.scoring.trace_buffer import StitchKey, TraceBuffer, TraceChunk, TraceGroup
 from goldspan.model import Evaluation, Run, SpanRecord, TelemetryRecord
 from goldspan.online.pipeline import Pipeline
 from goldspan.sinks import DropCounters
-from goldspan.store import SqliteStore
+from goldspan.store import Store
 
 _PRUNE_THRESHOLD = 64
 """Groups of a session from which on released ones are pruned."""
@@ -124,21 +124,22 @@ class TraceEvaluator:
     It extracts several groups, then evaluates their runs, then submits the evaluations. The processor's caches hold the
     code of one of these steps, not of all: for 32 groups that takes a tenth less time than group by group.
 
-    `journals` are the journals with the spans of the groups, by number.
+    `logs` are the logs with the spans of the groups, by number.
     """
 
     def __init__(
         self,
-        journals: Mapping[int, Journal],
+        logs: Mapping[int, TelemetryLog],
         buffer: TraceBuffer,
         pipeline: Pipeline,
-        store: SqliteStore,
+        store: Store,
         results_queue: ResultsQueue,
         drop_counters: DropCounters,
     ) -> None:
-        self._journals = journals
+        self._logs = logs
         self._pipeline = pipeline
         self._results_queue = results_queue
+        self._buffer = buffer
         self._drop_counters = drop_counters
         self._session_grouping = SessionGrouping(buffer, self.evaluate_extracted)
         self._reader = JournalReader()
@@ -265,16 +266,19 @@ class TraceEvaluator:
     # --- spans -------------------------------------------------------------------------------------------------------
 
     def _load_chunks(self, group: TraceGroup) -> tuple[list[TraceChunk], list[TraceChunk]]:
-        """Returns the spans of a group, read from the journals if not in memory; and those held for export."""
+        """Returns the spans of a group, read from the logs if not in memory; and those held for export."""
         if group.is_in_memory:
             return group.chunks, group.chunks if group.held_entries else []
         chunks: list[TraceChunk] = []
         held_chunks: list[TraceChunk] = []
-        for journal, entries in group.entries_by_journal.items():
+        for number, entries in group.entries_by_journal.items():
             for entry in entries:
-                is_held = (journal, entry) in group.held_entries
+                is_held = (number, entry) in group.held_entries
                 if is_held or not group.is_lost:
-                    found = self._reader.read_chunks(self._journals[journal], journal, entry, group)
+                    found = self._reader.read_chunks(self._logs[number], number, entry, group)
+                    if found is None:  # deleted by the broker: an incomplete trace must not be scored
+                        self._buffer.mark_lost(group)
+                        continue
                     chunks += found
                     held_chunks += found if is_held else ()
         return chunks, held_chunks

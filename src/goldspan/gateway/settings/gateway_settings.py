@@ -17,8 +17,10 @@ from goldspan._extras import require_extra
 from goldspan._http import BASE_URL_PATTERN
 from goldspan.errors import ConfigurationError
 from goldspan.gateway.exporting.backends import Backend, parse_backends
+from goldspan.gateway.kafka.kafka_settings import KafkaSettings
 from goldspan.gateway.receivers.authorization import LOOPBACK_HOSTS, parse_tokens, read_token_file
 from goldspan.gateway.resource_limits import PARTITION_COUNT, ResourceLimits
+from goldspan.gateway.settings.kafka_config import KafkaConfig
 from goldspan.gateway.settings.setting_types import (
     DEFAULT_ORIGIN,
     RESULT_OUTPUTS,
@@ -53,6 +55,8 @@ with require_extra("server"):
     from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
     from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+STORE_FILE = "goldspan.db"
+"""Name of the store in the data folder."""
 JUDGE_CACHE_FILE = "judge.db"
 """Name of the judge's cache file in the data folder."""
 
@@ -132,11 +136,6 @@ class JudgeConfig(BaseModel):
         return JudgeSettings(**values | {"cache": self.cache or data_folder / JUDGE_CACHE_FILE})
 
 
-with require_extra("server"):
-    from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
-    from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
-
 class TelemetryConfig(BaseModel):
     """Export of the gateway's own metrics over OTLP, in addition to `/metrics`."""
 
@@ -180,7 +179,11 @@ class GatewaySettings(BaseSettings):
     grpc_port: PortNumber = 4317
     """Port of OTLP/gRPC; 0: off."""
     data: Path = Path("goldspan-data")
-    """Folder of the store and the journal. Only one gateway may use it at a time."""
+    """Folder of the journal, and of the store unless `store` is set. Only one gateway may use it at a time."""
+    store: Annotated[str, Field(min_length=1)] | None = Field(default=None, repr=False)
+    """Where runs are stored: a file, or the URL of a PostgreSQL database that several gateways can share, such as
+    postgresql://user@host/database, preferably with the password in the variable PGPASSWORD; requires the extra
+    postgres; null: goldspan.db in the data folder."""
     goldens: TextList = ()
     """Golden files. The gateway reloads them when they change."""
     forward: BackEndList = ()
@@ -250,6 +253,8 @@ class GatewaySettings(BaseSettings):
     """Limits of sizes, counts and times."""
     judge: JudgeConfig = JudgeConfig()
     """A model that judges the choice of tools, and its budget."""
+    kafka: KafkaConfig = KafkaConfig()
+    """Topics of Kafka that are scored, and the topic of the results; requires the extra kafka."""
     drain_seconds: NonNegativeSeconds = 10.0
     """Seconds that pending work may take during shutdown."""
     log_format: Literal["text", "json"] = "text"
@@ -327,6 +332,11 @@ class GatewaySettings(BaseSettings):
         return self.host in ("", "0.0.0.0", "::")
 
     @property
+    def store_location(self) -> str | Path:
+        """The file or the URL of the store."""
+        return self.store or self.data / STORE_FILE
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the gateway listens on a loopback address."""
         if self.host.lower() in LOOPBACK_HOSTS:
@@ -357,6 +367,14 @@ class GatewaySettings(BaseSettings):
     def read_tokens(self) -> tuple[str, ...]:
         """The tokens that may read. Raises `ConfigurationError` for a file that cannot be read."""
         return self._read_tokens("read_token_file", "read_token")
+
+    def kafka_settings(self, worker: int = 0) -> KafkaSettings | None:
+        """Returns the Kafka settings of a worker, or `None` if no brokers are set.
+
+        Raises `ConfigurationError` for a file of options that cannot be read.
+        """
+        settings = self.kafka.to_kafka_settings()
+        return None if settings is None else settings.for_worker(worker, self.workers)
 
     def origin_of(self, path: str) -> SettingOrigin:
         """Returns where the value of a field such as `limits.max_spans` was set."""

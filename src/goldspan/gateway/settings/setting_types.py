@@ -138,6 +138,14 @@ def _parse_json_object(value: Any) -> Any:
     return members
 
 
+def _parse_options(value: Any) -> Any:
+    """Converts the values of options to text, as librdkafka writes them."""
+    options = _parse_json_object(value)
+    if not isinstance(options, Mapping):
+        return options
+    return {str(name): str(item).lower() if isinstance(item, bool) else str(item) for name, item in options.items()}
+
+
 class BackEndEntry(TypedDict, total=False):
     """A back end as a mapping. `${NAME}` in the value of a header refers to an environment variable."""
 
@@ -197,5 +205,10 @@ PricePair = Annotated[
 ]
 JsonObject = Annotated[
     dict[str, Any] | None, BeforeValidator(_parse_json_object, json_schema_input_type=str | dict[str, Any] | None)
+]
+OptionMap = Annotated[dict[str, str], BeforeValidator(_parse_options, json_schema_input_type=str | dict[str, Any])]
+OptionalName = Annotated[
+    Annotated[str, Field(min_length=1)] | None,
+    BeforeValidator(_parse_off, json_schema_input_type=str | Literal["off"] | None),
 ]
 LimitsSection = Annotated[ResourceLimits, WrapValidator(_parse_limits)]

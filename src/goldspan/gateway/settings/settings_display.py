@@ -13,10 +13,12 @@ import yaml
 from goldspan._version import __version__
 from goldspan.gateway.exporting.backends import Backend
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig
+from goldspan.gateway.settings.kafka_config import KafkaConfig
 from goldspan.gateway.settings.setting_types import RESULT_OUTPUTS
 from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import join_words
 from goldspan.integrations.catalog import create_product
+from goldspan.store.store_location import redacted_location
 
 _VARIABLE_REFERENCE = re.compile(r"([A-Za-z-]+ )?\$\{[^}]*\}")
 """The value of a header that refers to a variable and contains no secret."""
@@ -44,12 +46,15 @@ def _field_lines(settings: GatewaySettings, name: str) -> Iterator[str]:
     comment = f"  # {settings.origin_of(name)}"
     if name in ("token", "read_token"):
         yield f"{name}: null{comment}" if value is None else f"# {name} is hidden{comment}"
-    elif name in ("limits", "judge", "telemetry"):
+    elif name == "store" and value is not None:
+        shown = redacted_location(value)
+        yield f"store: {_to_yaml(shown)}{comment}{'; its password is hidden' if shown != value else ''}"
+    elif name in ("limits", "judge", "telemetry", "kafka"):
         yield f"{name}:"
         section = asdict(value) if name == "limits" else dict(value)
         for key, field_value in section.items():
             origin = settings.origin_of(f"{name}.{key}")
-            if key == "api_key" and field_value is not None:
+            if key in ("api_key", "password") and field_value is not None:
                 yield f"  # {key} is hidden  # {origin}"
                 continue
             shown = _headers_to_yaml(field_value) if key == "headers" else _to_yaml(field_value)
@@ -119,11 +124,13 @@ def startup_lines(settings: GatewaySettings, http_port: int, grpc_port: int | No
     products = map(create_product, settings.products)
     lines += [f"writes scores to {product.name} ({product.base_url})" for product in products]
     lines.append(f"goldens: {', '.join(settings.goldens) or 'none; runs are stored but not evaluated'}")
-    lines.append(f"store: {settings.data / 'goldspan.db'}, {_describe_retention(settings)}")
+    lines.append(f"store: {redacted_location(settings.store_location)}, {_describe_retention(settings)}")
     if settings.mcp:
         lines.append(f"coding assistants read at {scheme}://{host}:{http_port}/mcp")
     if settings.judge.model is not None:
         lines.append(f"judge: {_describe_judge(settings.judge)}")
+    if settings.kafka.brokers:
+        lines.append(_describe_kafka(settings.kafka))
     if settings.workers > 1:
         lines.append(f"{settings.workers} workers")
     lines.append(f"off: {', '.join(_disabled_features(settings, grpc_port)) or 'nothing'}")
@@ -146,6 +153,12 @@ def _describe_back_end(back_end: Backend) -> str:
     signals = "" if len(back_end.signals) == 3 else f", {join_words(sorted(back_end.signals))} only"
     plain = ", in plain text" if back_end.insecure else ""
     return f"{name}{target}{signals}{plain}"
+
+
+def _describe_kafka(kafka: KafkaConfig) -> str:
+    topics = join_words([kafka.topic, kafka.logs_topic] if kafka.logs_topic else [kafka.topic])
+    results = f"; writes evaluations to {kafka.results_topic}" if kafka.results_topic else ""
+    return f"reads {topics} from Kafka at {', '.join(kafka.brokers)} as group {kafka.group}{results}"
 
 
 def _describe_retention(settings: GatewaySettings) -> str:

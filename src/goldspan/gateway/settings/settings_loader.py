@@ -17,8 +17,10 @@ from opentelemetry.metrics import NoOpMeterProvider
 
 from goldspan._extras import require_extra
 from goldspan.errors import ConfigurationError, GoldspanWarning
+from goldspan.gateway.kafka.kafka_settings import KafkaSettings
 from goldspan.gateway.resource_limits import ResourceLimits
 from goldspan.gateway.settings.gateway_settings import GatewaySettings, JudgeConfig, TelemetryConfig
+from goldspan.gateway.settings.kafka_config import KafkaConfig
 from goldspan.gateway.settings.setting_types import DEFAULT_ORIGIN, VALIDATION_ERROR, SettingOrigin
 from goldspan.goldens.golden_files import golden_formats
 from goldspan.goldens.spelling import is_typo, join_words, nearest_word, short_repr
@@ -38,8 +40,11 @@ ValuesByPath: TypeAlias = dict[FieldPath, tuple[Any, SettingOrigin]]
 _SECTION_FIELDS: Mapping[str, Sequence[str]] = {
     "limits": tuple(ResourceLimits.__dataclass_fields__),
     "judge": tuple(JudgeConfig.model_fields),
+    "kafka": tuple(KafkaConfig.model_fields),
     "telemetry": tuple(TelemetryConfig.model_fields),
 }
+_ONE_UNDERSCORE = ("judge", "kafka")
+"""Sections whose variables have one underscore after the name of the section. The others have two."""
 _FIELD_PATHS: tuple[FieldPath, ...] = tuple(
     path
     for name in GatewaySettings.model_fields
@@ -57,11 +62,12 @@ _FLAG_NAMES = {"allowed_hosts": "--allowed-host", "allowed_origins": "--allowed-
 def variable_name(path: str) -> str:
     """Returns the variable of a field: `GOLDSPAN_LIMITS__MAX_SPANS` for `limits.max_spans`.
 
-    The variables of the judge and of `golden_id_attributes` have the same names as in the processor.
+    The variables of the judge and of `golden_id_attributes` have the same names as in the processor. Those of the judge
+    and of Kafka have one underscore: `GOLDSPAN_KAFKA_TOPIC` for `kafka.topic`.
     """
     if path == "golden_id_attributes":
         return f"{VARIABLE_PREFIX}GOLDEN_ID_ATTRIBUTE"
-    return VARIABLE_PREFIX + path.replace(".", "_" if path.startswith("judge.") else "__").upper()
+    return VARIABLE_PREFIX + path.replace(".", "_" if path.partition(".")[0] in _ONE_UNDERSCORE else "__").upper()
 
 
 def load_settings(
@@ -69,18 +75,20 @@ def load_settings(
 ) -> GatewaySettings:
     """Returns the settings of `path` (default: goldspan.yaml in the working directory), the environment and flags.
 
-    Later sources override earlier ones. Flags have the names of the fields. Warns about files with secrets that other
-    users may read. Raises `ConfigurationError` for every mistake.
+    Later sources override earlier ones. Flags have the names of the fields, such as `kafka.topic`. Warns about files
+    with secrets that other users may read. Raises `ConfigurationError` for every mistake.
     """
     values: ValuesByPath = {}
     if path is not None or Path(DEFAULT_FILE).exists():
         values |= _read_file(Path(path or DEFAULT_FILE))
     values |= _read_environment()
     for name, value in (flags or {}).items():
-        values[name,] = value, SettingOrigin("flag", _FLAG_NAMES.get(name, f"--{name.replace('_', '-')}"))
+        flag = _FLAG_NAMES.get(name, f"--{name.replace('.', '-').replace('_', '-')}")
+        values[tuple(name.split("."))] = value, SettingOrigin("flag", flag)
     settings = _validate(values)
     _validate_files(settings)
     _validate_judge(settings)
+    _validate_kafka(settings)
     return settings
 
 
@@ -136,14 +144,15 @@ def _read_environment() -> ValuesByPath:
         path: (value, SettingOrigin("environment", variable_name(".".join(path)))) for path, value in _flatten(found)
     }
     known = {variable_name(".".join(path)).removeprefix(VARIABLE_PREFIX) for path in _FIELD_PATHS}
-    for path in [path for path in values if path[0] == "judge" and len(path) > 1]:
-        _raise_unknown_variable(
-            f"{VARIABLE_PREFIX}JUDGE__{path[1].upper()}", known
-        )  # written with two underscores, as in other sections
-    for name in _SECTION_FIELDS["judge"]:
-        variable = variable_name(f"judge.{name}")
-        if os.environ.get(variable):
-            values["judge", name] = os.environ[variable], SettingOrigin("environment", variable)
+    for section in _ONE_UNDERSCORE:
+        for path in [path for path in values if path[0] == section and len(path) > 1]:
+            _raise_unknown_variable(
+                f"{VARIABLE_PREFIX}{section.upper()}__{path[1].upper()}", known
+            )  # written with two underscores, as in other sections
+        for name in _SECTION_FIELDS[section]:
+            variable = variable_name(f"{section}.{name}")
+            if os.environ.get(variable):
+                values[section, name] = os.environ[variable], SettingOrigin("environment", variable)
     for path in values:
         if path not in _FIELD_PATHS and path[0] in _SECTION_FIELDS and len(path) > 1:
             _raise_unknown_variable(variable_name(".".join(path)), known)
@@ -188,7 +197,9 @@ _TYPE_MESSAGES = {
     "tuple_type": "must be a list",
 }
 _BOUND_WORDS = {"greater_than": "above", "greater_than_equal": "at least", "less_than_equal": "at most"}
-_SECRET_FIELDS = frozenset({"token", "read_token", "forward", "headers", "api_key", "extra"})
+_SECRET_FIELDS = frozenset(
+    {"token", "read_token", "forward", "headers", "api_key", "extra", "password", "options", "store"}
+)
 
 
 def _validate(values_by_path: ValuesByPath) -> GatewaySettings:
@@ -252,12 +263,27 @@ def _validate_judge(settings: GatewaySettings) -> None:
             raise ConfigurationError(f"{settings.location_of('judge.model')}: {error}") from None
 
 
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def _validate_kafka(settings: GatewaySettings) -> None:
+    """Raise an error if the clients cannot be created, or their extra is missing. Connects to no broker."""
+    if settings.kafka.brokers:
+        from goldspan.gateway.kafka.kafka_clients import check_kafka_settings  # deferred: the extra is optional
+
+        place = settings.location_of("kafka.options_file" if settings.kafka.options_file else "kafka.options")
+        try:
+            check_kafka_settings(settings.kafka.to_kafka_settings() or KafkaSettings(brokers=""))
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{place}: {error}") from None
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
 def _validate_files(settings: GatewaySettings) -> None:
     """Raise an error if a configured file cannot be read; warn if other users may read a file with secrets."""
-    _ = settings.ingest_tokens, settings.read_tokens
+    _ = settings.ingest_tokens, settings.read_tokens, settings.kafka.to_kafka_settings()
     for field in ("tls_cert", "tls_key"):
         path: Path | None = getattr(settings, field)
         if path is not None:
@@ -266,7 +292,8 @@ def _validate_files(settings: GatewaySettings) -> None:
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
                 raise ConfigurationError(f"{settings.location_of(field)}: {path} cannot be read: {reason}") from None
-    for secret in (settings.token_file, settings.read_token_file, settings.tls_key):
+    secret_files = (settings.token_file, settings.read_token_file, settings.tls_key, settings.kafka.options_file)
+    for secret in secret_files:
         if secret is not None and os.name == "posix" and secret.stat().st_mode & stat.S_IROTH:
             warning = f"{secret} contains secrets and is readable by every user of this machine: chmod o-r {secret}"
             warnings.warn(warning, GoldspanWarning, stacklevel=3)
