@@ -8,7 +8,20 @@ from typing import Literal, TypeAlias
 
 from goldspan.errors import MissingExtraError
 
-Extra: TypeAlias = Literal["server", "web", "judge", "integrations", "mcp", "zstd", "parquet", "pandas", "polars"]
+Extra: TypeAlias = Literal[
+    "server",
+    "web",
+    "judge",
+    "integrations",
+    "mcp",
+    "zstd",
+    "parquet",
+    "fsspec",
+    "pandas",
+    "polars",
+    "postgres",
+    "kafka",
+]
 """The extras of the distribution: `pip install 'goldspan[server]'`."""
 
 _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
@@ -23,9 +36,12 @@ _EXTRAS: Mapping[Extra, tuple[str, frozenset[str]]] = {
     "integrations": ("an integration", frozenset({"httpx2"})),
     "judge": ("asking a model over HTTP", frozenset({"httpx2"})),
     "zstd": ("reading zstd files", frozenset({"zstandard"})),
-    "parquet": ("writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),
+    "parquet": ("reading and writing Parquet", frozenset({"pyarrow", "pyarrow.parquet"})),
+    "fsspec": ("reading traces by URL", frozenset({"fsspec", "fsspec.core"})),
+    "postgres": ("a store in PostgreSQL", frozenset({"psycopg", "psycopg_pool"})),
     "pandas": ("a pandas data frame", frozenset({"pandas"})),
     "polars": ("a polars data frame", frozenset({"polars"})),
+    "kafka": ("reading Kafka", frozenset({"confluent_kafka"})),
     "mcp": ("the MCP server", frozenset({"mcp", "mcp_types", "anyio", "starlette"})),
 }
 """Each extra with the feature that needs it, as the error names it, and the modules that it installs."""
