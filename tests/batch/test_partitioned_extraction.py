@@ -55,7 +55,7 @@ def tell_all(requests: list[Any], *, together: bool) -> list[TelemetryRecord]:
     return records
 
 
-@examples(3)
+@examples(1)
 @given(
     st.lists(st.tuples(asked, ways, st.booleans()), min_size=1, max_size=4),
     st.booleans(),
@@ -81,7 +81,7 @@ def test_the_division_of_all_captures_changes_no_run(unit):
     assert extract_in_parts(records, unit, parts=2, bucket_bytes=10_000) == extract(records, unit=unit)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", ["request", *(pytest.param(unit, marks=pytest.mark.e2e) for unit in UNITS[1:])])
 def test_the_division_of_all_families_changes_no_run(unit):
     records = list(read_records([FIXTURES / "families"], on_loss=lambda loss: None))
     random.Random(unit).shuffle(records)

@@ -145,6 +145,7 @@ def test_streamed_json_lines_on_a_terminal_have_no_progress_bar_among_them(many:
     assert "evaluating" in on_a_terminal("score", many, "--json", piped="stdout")
 
 
+@pytest.mark.e2e
 def test_no_progress_bar_is_shown_when_standard_error_is_not_a_terminal(many: Path) -> None:
     shown = on_a_terminal("score", many, piped="stderr")
     assert "reading" not in shown

@@ -694,6 +694,7 @@ def _note(line: str, taken: dict[int, str], done: dict[int, str]) -> None:
         (taken if kind == "taken" else done)[int(key)] = digest
 
 
+@pytest.mark.e2e
 def test_acknowledged_entries_survive_a_kill_of_the_process(path: Path) -> None:
     _check_after_kills(path, 4)
 

@@ -221,6 +221,7 @@ def test_a_single_worker_runs_in_the_main_process(gateway: StartGateway) -> None
     assert program.stop_with() == (0, "")
 
 
+@pytest.mark.e2e
 def test_a_second_gateway_on_the_same_folder_is_refused(gateway: StartGateway) -> None:
     first = gateway(workers=1)
     first.worker_info(0)

@@ -248,6 +248,7 @@ def test_mlflow_gets_no_request_for_what_it_has_already():
     assert state.writes == []
 
 
+@pytest.mark.e2e
 @given(lost=st.lists(st.sampled_from(["no", "reply", "request"]), max_size=40))
 def test_mlflow_has_each_assessment_once_although_requests_and_replies_are_lost(lost):
     runs = [scored(evaluation(number)) for number in (1, 2, 3)]

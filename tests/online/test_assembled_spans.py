@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from goldspan.model import SpanEvent, SpanRecord
 from goldspan.online import assembled_spans
 from goldspan.online.assembled_spans import SpanPacker, contains_span, count_spans, iter_span_ids
+from support.laws import examples
 
 TRACE = "0" * 31 + "1"
 KEYS = st.sampled_from(["gen_ai.tool.name", "gen_ai.operation.name", "city", "", "gen_ai.tool.call.arguments"])
@@ -46,6 +47,7 @@ def records(draw: st.DrawFn) -> SpanRecord:
     )
 
 
+@examples(0.3)  # a list of spans takes as long to draw as ten other examples
 @given(spans=st.lists(records(), max_size=6), shared=st.integers(0, 4))
 def test_packed_spans_are_unpacked_unchanged(spans: list[SpanRecord], shared: int) -> None:
     before, assembled_spans._MAX_SHAPES = assembled_spans._MAX_SHAPES, shared

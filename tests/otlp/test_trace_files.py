@@ -318,6 +318,7 @@ def test_a_file_removed_before_it_is_read_raises_an_error_that_names_it(tmp_path
         next(spans)
 
 
+@pytest.mark.e2e
 def test_standard_input_is_read_as_bytes():
     program = "from goldspan.otlp import read_records; print(*[span.name for span in read_records(['-'])])"
     for data in (LINES, gzip.compress(LINES), A.SerializeToString() + B.SerializeToString() + C.SerializeToString()):

@@ -159,12 +159,14 @@ def test_two_thousand_equal_calls_answer_two_thousand_equal_expectations(order: 
     assert seen.approximation_reason is None
 
 
+@pytest.mark.e2e
 def test_two_thousand_different_calls_answer_the_expectations_that_they_meet_exactly() -> None:
     seen = compare(numbered("get", [n * 7 % 2000 for n in range(2000)]), numbered("get", range(0, 2000, 10)))
     assert agreeing(seen) == len(seen.pairs) == 200
     assert seen.approximation_reason is None
 
 
+@pytest.mark.e2e
 def test_among_too_many_calls_equal_ones_are_matched_and_the_rest_is_marked_approximate() -> None:
     called = numbered("get", [n * 7 % 2000 for n in range(2000)])
     expected = [*numbered("get", range(900)), *numbered("get", range(900), more=True)]

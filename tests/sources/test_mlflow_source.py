@@ -12,8 +12,8 @@ from goldspan.sources.mlflow_source import _otlp_span
 from goldspan.sources.time_window import TimeWindow, nanoseconds
 from support.model_endpoint import Whole
 from support.product_server import ProductServer, accepted, failed, product_server
-from support.pulls import contents_of, pull, runs_of, spans_by_trace
-from support.recorded_products import CAPTURES, MLflowApi, whole_window
+from support.pulls import captured_runs, contents_of, pull, runs_of, spans_by_trace
+from support.recorded_products import MLflowApi, whole_window
 from support.trace_servers import HTML
 
 
@@ -36,7 +36,7 @@ def restored(*pairs: tuple[str, Any]) -> dict[str, Any]:
 def test_the_runs_read_from_mlflow_are_those_of_the_files(page_size: int, tmp_path: Path) -> None:
     with product_server(MLflowApi()) as server:
         assert pull(mlflow(server), tmp_path, whole_window(), page_size=page_size) == []
-    assert without_services(runs_of(tmp_path)) == without_services(runs_of(*CAPTURES))
+    assert without_services(runs_of(tmp_path)) == without_services(captured_runs())
 
 
 def test_only_traces_that_began_in_the_window_are_read(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from goldspan.sources.source_catalog import create_source
 from goldspan.sources.time_window import TimeWindow, nanoseconds
 from support.model_endpoint import Whole
 from support.product_server import ProductServer, accepted, failed, product_server
-from support.pulls import contents_of, pull, runs_of, spans_by_trace
-from support.recorded_products import CAPTURES, PhoenixApi, whole_window
+from support.pulls import captured_runs, contents_of, pull, runs_of, spans_by_trace
+from support.recorded_products import PhoenixApi, whole_window
 from support.trace_servers import HTML
 
 KEY = "a-key-of-phoenix"
@@ -37,7 +37,7 @@ def without_services(runs: dict[str, Any]) -> dict[str, Any]:
 def test_the_runs_read_from_phoenix_are_those_of_the_files(page_size: int, tmp_path: Path) -> None:
     with product_server(PhoenixApi()) as server:
         assert pull(phoenix(server), tmp_path, whole_window(), page_size=page_size) == []
-    assert without_services(runs_of(tmp_path)) == without_services(runs_of(*CAPTURES))
+    assert without_services(runs_of(tmp_path)) == without_services(captured_runs())
 
 
 def test_the_spans_of_a_page_are_read_in_parts(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def verdicts(goldspan: Goldspan, *arguments: object) -> dict[str, tuple[Any, ...
     return {document["run_id"]: tuple(document[name] for name in names) for document in result.documents}
 
 
-@pytest.mark.parametrize("api", [PhoenixApi, MLflowApi])
+@pytest.mark.parametrize("api", [PhoenixApi, pytest.param(MLflowApi, marks=pytest.mark.e2e)])
 def test_the_verdicts_are_those_of_the_files(api: Any, goldspan: Goldspan, goldens: Path) -> None:
     with product_server(api()) as server:
         url = f"{'phoenix' if api is PhoenixApi else 'mlflow'}+{server.url}"
@@ -65,6 +65,7 @@ def test_extract_reads_a_tool_and_files_together(goldspan: Goldspan) -> None:
     assert {run["run_id"] for run in result.documents} == {run.run_id for run in load_runs(*CAPTURES)}
 
 
+@pytest.mark.e2e
 def test_two_tools_are_read(goldspan: Goldspan) -> None:
     with product_server(PhoenixApi()) as phoenix, product_server(MLflowApi()) as mlflow:
         urls = f"phoenix+{phoenix.url}", f"mlflow+{mlflow.url}"

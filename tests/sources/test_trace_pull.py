@@ -15,8 +15,8 @@ from goldspan.sources.time_window import TimeWindow
 from goldspan.sources.trace_pull import PullProgress, TracePull
 from support.model_endpoint import Reply, raw
 from support.product_server import ProductServer, Request, accepted, failed, product_server
-from support.pulls import HOUR, runs_of, spans_by_trace
-from support.recorded_products import CAPTURES, MLflowApi, PhoenixApi, whole_window
+from support.pulls import HOUR, captured_runs, runs_of, spans_by_trace
+from support.recorded_products import MLflowApi, PhoenixApi, whole_window
 
 Answer = Callable[[Request], Reply]
 TRACES = len(PhoenixApi().traces)
@@ -87,7 +87,7 @@ def test_a_request_is_repeated_while_the_tool_is_unavailable(
     with product_server(FailsOnce(PhoenixApi(), number, failure, failure)) as server:
         run(phoenix_pull(server, tmp_path, pauses=pauses))
     assert pauses == ([pause, pause] if pause > 1 else [pause, pause * 2])
-    assert runs_of(tmp_path).keys() == runs_of(*CAPTURES).keys()
+    assert runs_of(tmp_path).keys() == captured_runs().keys()
 
 
 def test_the_pauses_grow_up_to_a_maximum(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_interrupted_pull_continues(number: int, tmp_path: Path) -> None:
         again = len(server.received) - before
     assert again <= 2 * -(-TRACES // 3) - (number // 2) * 2
     assert spans_by_trace(tmp_path).total() == len(PhoenixApi().spans)
-    assert runs_of(tmp_path).keys() == runs_of(*CAPTURES).keys()
+    assert runs_of(tmp_path).keys() == captured_runs().keys()
 
 
 def test_a_complete_folder_is_not_read_again(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_page_that_is_too_large_is_read_in_smaller_parts(tmp_path: Path, monke
     monkeypatch.setattr(trace_pull, "MAX_REPLY_BYTES", largest)
     with product_server(api) as server:
         run(phoenix_pull(server, tmp_path, page_size=100))
-    assert runs_of(tmp_path).keys() == runs_of(*CAPTURES).keys()
+    assert runs_of(tmp_path).keys() == captured_runs().keys()
 
 
 def test_a_trace_that_is_too_large_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from goldspan.sources.pull_folder import PullFolder
 from goldspan.sources.source_catalog import create_source
 from goldspan.sources.time_window import TimeWindow
 from goldspan.sources.trace_pull import TracePull
+from support.recorded_products import CAPTURES
 
 HOUR = TimeWindow(1_790_000_000 * 10**9, 1_790_003_600 * 10**9)
 """An hour of 2026."""
@@ -44,6 +46,12 @@ def spans_by_trace(folder: Path) -> Counter[str]:
 def runs_of(*paths: Path) -> dict[str, Run]:
     """Return the runs of files or folders by their ids."""
     return {run.run_id: run for run in goldspan.load_runs(*paths)}
+
+
+@cache
+def captured_runs() -> dict[str, Run]:
+    """Return the runs of the files with the recorded traces."""
+    return runs_of(*CAPTURES)
 
 
 def contents_of(runs: Mapping[str, Run]) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def by_run(lines: str) -> dict[str, Any]:
     return {document["run_id"]: document for document in map(json.loads, lines.splitlines())}
 
 
+@pytest.mark.e2e
 def test_at_least_300_runs_have_the_expected_verdict(folder: Path) -> None:
     expected = {case.id: case.passed for case in RUNNABLE}
     results = read_results(folder / "results.jsonl")
@@ -115,6 +116,7 @@ def test_at_least_300_runs_have_the_expected_verdict(folder: Path) -> None:
     assert [case.golden_id for case in results.cases if case.passed is not expected[case.golden_id]] == []
 
 
+@pytest.mark.e2e
 def test_the_evaluations_of_the_agent_the_process_and_the_file_are_equal_field_by_field(folder: Path) -> None:
     of_agent = {
         case.evaluation["run_id"]: case.evaluation
@@ -149,6 +151,7 @@ def by_trial(results: AgentResults) -> dict[tuple[str, int], dict[str, Any]]:
     }
 
 
+@pytest.mark.e2e
 def test_the_evaluations_of_the_agent_and_of_lists_of_calls_are_equal(folder: Path) -> None:
     goldens = goldspan.load_goldens(folder / "goldens.yaml")
     calls = {case.id: case.calls for case in RUNNABLE}
@@ -162,6 +165,7 @@ def test_the_evaluations_of_the_agent_and_of_lists_of_calls_are_equal(folder: Pa
         }
 
 
+@pytest.mark.e2e
 def test_a_run_of_the_results_file_is_evaluated_again_with_the_same_digest(folder: Path) -> None:
     goldens = goldspan.load_goldens(folder / "goldens.yaml")
     for case in read_results(folder / "results.jsonl").cases:

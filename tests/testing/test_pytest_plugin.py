@@ -85,6 +85,7 @@ def test_the_spans_of_a_test_belong_to_it_alone(project: pytest.Pytester) -> Non
     result.assert_outcomes(passed=2, failed=1)
 
 
+@pytest.mark.e2e
 def test_an_agent_that_raises_fails_its_test_with_its_own_traceback(project: pytest.Pytester) -> None:
     (project.path / "goldens.yaml").write_text("goldens: [{id: broken, input: raise, tools: [search]}]")
     project.makepyfile(test_agent=FIRST_TEST)
@@ -110,6 +111,7 @@ def test_an_assertion_of_the_test_itself_fails_it_as_usual(project: pytest.Pytes
     result.stdout.fnmatch_lines(["E       AssertionError: assert None == 'done'"])
 
 
+@pytest.mark.e2e
 def test_a_run_that_cannot_be_evaluated_fails(project: pytest.Pytester) -> None:
     (project.path / "goldens.yaml").write_text("goldens: [{id: a, input: Book it, tools: [search, book]}]")
     project.makepyfile(
@@ -180,6 +182,7 @@ def test_a_skipped_test_has_no_case(project: pytest.Pytester) -> None:
 # --- without goldens --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_captured_tools_are_asserted_without_goldens(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""
@@ -233,6 +236,7 @@ def test_wrong_use_is_one_sentence_and_ends_the_collection(
     result.stdout.fnmatch_lines([f"*{message}*"])
 
 
+@pytest.mark.e2e
 def test_the_fixture_without_the_marker_says_what_is_missing(project: pytest.Pytester) -> None:
     project.makepyfile(test_agent="def test_agent(golden_case): pass")
     result = run(project)

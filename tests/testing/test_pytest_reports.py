@@ -50,6 +50,7 @@ def test_a_crash_is_an_error_in_the_report(project: pytest.Pytester) -> None:
     assert case.reason == "ValueError: no such hotel"
 
 
+@pytest.mark.e2e
 def test_a_report_that_cannot_be_written_is_said(project: pytest.Pytester) -> None:
     project.makepyfile(test_agent=FIRST_TEST)
     (project.path / "taken").write_text("a file")
@@ -140,6 +141,7 @@ def test_a_fixture_that_fails_is_the_error_of_its_case(project: pytest.Pytester)
     assert set(read_cases(project).values()) == {("error", "OSError: no database", 1)}
 
 
+@pytest.mark.e2e
 def test_a_skipped_trial_leaves_no_gap_in_the_numbers(project: pytest.Pytester) -> None:
     project.makepyfile(
         test_agent="""

@@ -194,6 +194,7 @@ def test_no_selection_keeps_the_goldens_and_a_selection_keeps_their_declarations
     assert (selected.vocabulary, selected.near) == (goldens.vocabulary, None)
 
 
+@pytest.mark.e2e
 def test_what_no_instrumentation_shows_is_explained() -> None:
     code = "from goldspan.cli import main; main()"
     Path("bare.py").write_text("def agent(request): pass\n")
@@ -259,6 +260,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signals")
 def test_an_interrupted_command_keeps_what_is_done_and_says_how_to_go_on() -> None:
     process = start("bot_of_tests:bots.slow", "-g", "goldens.yaml")
@@ -311,6 +313,7 @@ def test_the_program_ends_itself_only_if_an_agent_still_runs(monkeypatch: pytest
     assert ended == [1]
 
 
+@pytest.mark.e2e
 def test_a_terminal_shows_failures_above_a_progress_bar() -> None:
     pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
     from cli.test_terminal import on_a_terminal, plain

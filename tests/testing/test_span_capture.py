@@ -393,6 +393,7 @@ def test_exported_spans_are_evaluated_with_the_same_result_as_the_case(
     capture: SpanCapture, agent: Callable[[], Any]
 ) -> None:
     goldens = Goldens([Golden("example", "Do it.", (ExpectedTool("search"), ExpectedTool("pay")), order="in_order")])
+    run_case(capture, agent)  # sets a tracer provider in a process that has none
     exporter = InMemorySpanExporter()
     provider: Any = otel_trace.get_tracer_provider()
     processor = SimpleSpanProcessor(exporter)

@@ -548,6 +548,7 @@ def test_an_escaped_id_from_a_result_names_the_run_and_the_golden(hostile: Assis
     assert len(ask(hostile, "list_runs", agent=agent)["runs"]) == 2
 
 
+@pytest.mark.e2e
 def test_very_long_texts_and_lists_give_bounded_results(tmp_path: Path) -> None:
     long = '\u202e\n"' * 700
     names = [f"{number}{long}" for number in range(60)]

@@ -141,6 +141,7 @@ def test_with_a_filter_no_golden_is_reported_as_never_matched(store: SqliteStore
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_the_golden_table_is_paged_and_searchable_with_thousands_of_goldens(store: SqliteStore) -> None:
     add(store, REFUND, "find_order refund")
     many = Goldens([REFUND, *(Golden(f"g{number:05}", input=f"Question {number}") for number in range(10_000))])
