@@ -271,3 +271,25 @@ def large_file(tmp_path: Path) -> Path:
         for number in range(4000):
             file.write(line(tool_request(TOOLS[number % 3], trace=number + 1, at=number)))
     return path
+
+
+class TestSpark:
+    @pytest.mark.parametrize(
+        ("arguments", "complaint"),
+        [
+            ((TRACES, "--spark-master", "local"), "--spark-master and --spark-conf need --engine spark"),
+            ((TRACES, "--spark-conf", "a=b"), "--spark-master and --spark-conf need --engine spark"),
+            (("--cases", "cases.jsonl", "--engine", "spark"), "--engine spark needs traces"),
+            ((TRACES, "--engine", "spark", "--jobs", "2"), "--jobs and --memory do not apply to --engine spark"),
+            ((TRACES, "--engine", "spark", "--memory", "1GB"), "--jobs and --memory do not apply to --engine spark"),
+            ((TRACES, "--engine", "spark", "--spark-conf", "=b"), "--spark-conf takes KEY=VALUE"),
+            ((TRACES, "--engine", "spark", "--to", "phoenix"), "--engine spark does not combine with --judge and --to"),
+            ((TRACES, "--engine", "spark", "--spark-conf", "a=b"), "goldspan[spark]"),
+            ((TRACES, "--engine", "spark", "--out", ROOT), "it exists; --engine spark writes a new folder"),
+            (("-", "--engine", "spark"), "--engine spark cannot read -: name files that the executors can open"),
+        ],
+    )
+    def test_wrong_use_is_an_error_of_one_sentence(self, goldspan, arguments, complaint):
+        done = goldspan("score", *arguments)
+        assert done.status == 2
+        assert complaint in " ".join(done.err.split())

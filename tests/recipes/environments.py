@@ -52,6 +52,8 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
             "openinference-instrumentation-langchain==0.1.80",
         ],
     ),
+    # With coverage, because the driver and the executors run there.
+    "spark": (["--editable", f"{ROOT}[spark]"], ["pyspark==4.3.0", "coverage[toml]>=7.10"]),
     # With coverage, because `goldspan mcp` and the gateway run there.
     "mcp": (["--editable", f"{ROOT}[mcp,server]"], ["mcp==2.3.0", "coverage[toml]>=7.10"]),
 }

@@ -115,5 +115,6 @@ def _results(got: Received) -> dict[str, object]:
 @pytest.mark.e2e
 def test_every_recipe_of_the_page_is_run() -> None:
     assert set(PROGRAMS) == set(TOOLS)
-    others = {"servers", "rotel", "schemathesis", "data_frames", "mcp", "pydantic_ai", "openai_agents", "langgraph"}
+    others = {"servers", "rotel", "schemathesis", "data_frames", "spark", "mcp"}
+    others |= {"pydantic_ai", "openai_agents", "langgraph"}
     assert set(REQUIREMENTS) == set(TOOLS) - {"plain"} | others

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -54,11 +54,11 @@ class ReadPart:
     """The files in folders that are no trace files, with the error of each."""
 
 
-def read_tasks(files: Sequence[FilePart], jobs: int, folder: Path, buffer_bytes: int) -> list[tuple[str, ReadTask]]:
-    """Returns the named tasks that read the files. Small files are read together, and large ones in parts."""
+def divided_files(files: Sequence[FilePart], processes: int) -> list[tuple[FilePart, ...]]:
+    """Returns the files in groups, one for each task. Small files are read together, and large ones in parts."""
     size = _MIN_PART_BYTES
     if all(file.can_be_opened_again for file in files):
-        size = max(size, sum(map(part_bytes, files)) // (jobs * _PARTS_PER_PROCESS))
+        size = max(size, sum(map(part_bytes, files)) // (processes * _PARTS_PER_PROCESS))
         files = [part for file in files for part in split_file(file, size)]
     groups: list[list[FilePart]] = []
     remaining = 0
@@ -69,9 +69,14 @@ def read_tasks(files: Sequence[FilePart], jobs: int, folder: Path, buffer_bytes:
             remaining = size
         groups[-1].append(part)
         remaining -= needed
+    return list(map(tuple, groups))
+
+
+def read_tasks(files: Sequence[FilePart], jobs: int, folder: Path, buffer_bytes: int) -> list[tuple[str, ReadTask]]:
+    """Returns the named tasks that read the files."""
     return [
-        (f"read-{number:05}", ReadTask(number, tuple(group), str(folder), buffer_bytes))
-        for number, group in enumerate(groups)
+        (f"read-{number:05}", ReadTask(number, group, str(folder), buffer_bytes))
+        for number, group in enumerate(divided_files(files, jobs))
     ]
 
 
@@ -138,13 +143,18 @@ def report_losses(parts: Iterable[ReadPart], files: Iterable[FilePart], on_loss:
         for part, loss in read.losses:
             on_loss(_moved(loss, starts.get(part, 0)))
         failed |= read.errors
+    require_traces_in_folders(files, failed)
+
+
+def require_traces_in_folders(files: Iterable[FilePart], errors: Mapping[str, str]) -> None:
+    """Raises `TraceFileError` for a folder in which every file has an error."""
     folders: dict[str, list[str]] = {}
     for file in files:
         if file.folder is not None:
             folders.setdefault(file.folder, []).append(file.path)
     for folder, paths in folders.items():
-        if failed.keys() >= set(paths):
-            raise no_traces_in_folder(folder, failed[paths[0]])
+        if errors.keys() >= set(paths):
+            raise no_traces_in_folder(folder, errors[paths[0]])
 
 
 def _moved(loss: Loss, lines: int) -> Loss:

@@ -8,6 +8,7 @@
 - ``evaluation_summary``: counts evaluations, and keeps those that are shown.
 - ``batch_options``: the options with which ``score`` reads inputs that are larger than the memory.
 - ``batch_scoring``: evaluates in several processes, or into a folder, for ``score``.
+- ``spark_scoring``: evaluates with Apache Spark, for ``score``.
 - ``output_folder``: the folder of ``score --out``, with its manifest.
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
 - ``pull_options``: the options with which ``score`` and ``extract`` read traces out of tools, and how they do it.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
@@ -34,12 +34,12 @@ JobsOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--out",
         metavar="DIR",
         help="Write the results into the parts of a folder. A repeated command continues where an interrupted one "
-        "ended.",
+        "ended. With --engine spark, a new folder or URL that Spark writes.",
         rich_help_panel=_LARGE_PANEL,
     ),
 ]
@@ -51,6 +51,35 @@ PartRunsOption = Annotated[
     int,
     typer.Option("--part-runs", metavar="N", min=1, help="Runs in a part of --out.", rich_help_panel=_LARGE_PANEL),
 ]
+EngineOption = Annotated[
+    Literal["local", "spark"],
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="local: the processes of this command. spark: Apache Spark, with the verdicts of docs/spark.md.",
+        rich_help_panel=_LARGE_PANEL,
+    ),
+]
+SparkMasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-master",
+        metavar="URL",
+        help="Spark's master, such as local[4] or spark://host:7077. Default: that of spark-submit, else local[*]",
+        show_default=False,
+        rich_help_panel=_LARGE_PANEL,
+    ),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.",
+        rich_help_panel=_LARGE_PANEL,
+    ),
+]
+DEFAULT_MEMORY = "256MB"
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -63,3 +92,50 @@ def parse_size(text: str, option: str) -> int:
     if size < 1:
         raise ConfigurationError(f"{option} takes a size such as 256MB or 2GB, not {text!r}")
     return size
+
+
+class SparkOptions(NamedTuple):
+    """How Spark runs, and where it writes the results."""
+
+    master: str | None
+    """`None`: that of `spark-submit` or of Spark's configuration, else all cores of this machine."""
+    settings: Mapping[str, str]
+    out: str | None
+    """A folder or URL that Spark can write."""
+    out_format: Literal["jsonl", "parquet"]
+
+
+def spark_options_from(
+    engine: Literal["local", "spark"],
+    master: str | None,
+    settings: Sequence[str] | None,
+    out: str | None,
+    out_format: Literal["jsonl", "parquet"],
+    *,
+    cases: Sequence[str] | None,
+    jobs: int,
+    memory: str,
+) -> SparkOptions | None:
+    """Return the options of Spark; `None` for another engine. Raises `ConfigurationError` for a wrong combination."""
+    if engine != "spark":
+        if master is not None or settings:
+            raise ConfigurationError("--spark-master and --spark-conf need --engine spark")
+        return None
+    if cases:
+        raise ConfigurationError("--engine spark needs traces; --concurrency evaluates rows of --cases concurrently")
+    if jobs > 1 or memory != DEFAULT_MEMORY:
+        raise ConfigurationError(
+            "--jobs and --memory do not apply to --engine spark: --spark-master local[4] uses four cores, and "
+            "--spark-conf spark.executor.memory=4g sets the memory"
+        )
+    return SparkOptions(master, _parse_spark_settings(settings or ()), out, out_format)
+
+
+def _parse_spark_settings(texts: Sequence[str]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key.strip():
+            raise ConfigurationError(f"--spark-conf takes KEY=VALUE, such as spark.executor.memory=4g, not {text!r}")
+        settings[key.strip()] = value
+    return settings

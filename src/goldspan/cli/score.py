@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -32,6 +33,7 @@ Examples:\n
   goldspan score traces/ -g goldens.yaml --to langfuse --dry-run --json\n
   goldspan score lake/ -g goldens.yaml --jobs 8 --memory 2GB --out results\n
   goldspan score s3://bucket/spans/2026-01-31/ --jobs 4 --json > scores.jsonl\n
+  goldspan score lake/ -g goldens.yaml --engine spark --spark-master spark://host:7077 --out results\n
 """
 
 
@@ -96,10 +98,13 @@ def score(
     rate: backfill_options.RateOption = None,
     give_up_after: backfill_options.GiveUpAfterOption = None,
     jobs: batch_options.JobsOption = 1,
-    memory: batch_options.MemoryOption = "256MB",
+    memory: batch_options.MemoryOption = batch_options.DEFAULT_MEMORY,
     out: batch_options.OutOption = None,
     out_format: batch_options.OutFormatOption = "jsonl",
     part_runs: batch_options.PartRunsOption = 10_000,
+    engine: batch_options.EngineOption = "local",
+    spark_master: batch_options.SparkMasterOption = None,
+    spark_conf: batch_options.SparkConfOption = None,
 ) -> None:
     """Compare the tool calls of each run with its golden, and print expected and called tools, scores and reasons.
 
@@ -164,8 +169,14 @@ def score(
     scoring_options.validate_gates(
         gates, metric_names if judging is None else (*metric_names, judge_options.TOOL_SELECTION)
     )
-    if out is not None and (judging is not None or backfill is not None):
-        raise ConfigurationError("--out does not combine with --judge and --to: these need all results in one process")
+    if (out is not None or engine == "spark") and (judging is not None or backfill is not None):
+        raise ConfigurationError(
+            f"--{'engine spark' if engine == 'spark' else 'out'} does not combine with --judge and --to: these need "
+            "all results in one process"
+        )
+    spark_options = batch_options.spark_options_from(
+        engine, spark_master, spark_conf, out, out_format, cases=cases, jobs=jobs, memory=memory
+    )
     judge_stage = None if judging is None else judging.start(scoring.judge_lowers_metric, metric_names)
     paths = pull_options.pulled_traces(
         context, paths, since=since, until=until, max_traces=max_traces, save_traces=save_traces
@@ -173,7 +184,21 @@ def score(
     form: tables.ScoreFormat = "json" if as_json else format
     row_errors: list[str] = []
     kept: list[Evaluation] = []
-    if out is not None or (jobs > 1 and judge_stage is None and backfill is None):
+    if spark_options is not None:
+        from goldspan.cli.spark_scoring import score_with_spark
+
+        summary = score_with_spark(
+            paths,
+            scoring.evaluator(loaded_goldens, verbose=verbose),
+            spark_options,
+            goldens=loaded_goldens,
+            unit=unit,
+            golden_id_attributes=golden_id_attribute,
+            limit=None if form == "json" else limit,
+            prints_json=form == "json",
+        )
+        tables.print_summary(summary, form, verbose=verbose)
+    elif out is not None or (jobs > 1 and judge_stage is None and backfill is None):
         summary = batch_scoring.score_in_processes(
             paths,
             spec,
@@ -185,7 +210,7 @@ def score(
             limit=None if form == "json" else limit,
             prints_json=form == "json",
             metrics=sorted(metric_names),
-            out=batch_scoring.PartOptions(out, out_format, part_runs) if out is not None else None,
+            out=batch_scoring.PartOptions(Path(out), out_format, part_runs) if out is not None else None,
         )
         tables.print_summary(summary, form, verbose=verbose)
     else:

@@ -25,7 +25,7 @@ from goldspan.conventions.span_facts import Role
 from goldspan.extraction import logs_to_spans
 from goldspan.extraction.run_extraction import ProgressReporter, extract, extract_units
 from goldspan.extraction.segmentation import detached_tools
-from goldspan.model import ComponentSelector, LogRecord, SpanRecord
+from goldspan.model import ComponentSelector, LogRecord, SpanRecord, TelemetryRecord
 
 __all__ = [
     "ProgressReporter",
@@ -36,6 +36,7 @@ __all__ = [
     "extract_units",
     "log_target",
     "role_of",
+    "session_of",
 ]
 
 
@@ -48,6 +49,14 @@ def correlation_keys(spans: Iterable[SpanRecord]) -> list[Hashable]:
     """Returns the keys that spans of one request share: request ids first, then session ids."""
     conventions = installed_conventions()
     return list(detached_tools.correlation_keys((span, conventions.classify_cached(span)) for span in spans))
+
+
+def session_of(record: TelemetryRecord) -> str | None:
+    """Returns the session that a span, or the agent work that a log record describes, names."""
+    if isinstance(record, SpanRecord):
+        return installed_conventions().classify_cached(record).session_id
+    target = log_target(record)
+    return None if target is None else target[1]
 
 
 def log_target(log: LogRecord) -> tuple[str | None, str | None] | None:

@@ -40,7 +40,7 @@ def decode_file(
             rows_read = 0
             # Without threads one batch is in memory at a time.
             for batch in file.iter_batches(_BATCH_ROWS, columns=list(names.values()), use_threads=False):
-                if records := _records_of(_python_rows(batch, names), rows_read, report):
+                if records := _records_of(python_rows(batch, names), rows_read, report):
                     yield records
                 rows_read += batch.num_rows
                 on_share_read(batch.num_rows / file.metadata.num_rows)
@@ -97,7 +97,8 @@ def _records_of(rows: Iterable[Row], first: int, report: LossReporter) -> list[T
     return records
 
 
-def _python_rows(batch: Any, names: Mapping[str, str]) -> list[Row]:
+def python_rows(batch: Any, names: Mapping[str, str]) -> list[Row]:
+    """Returns the rows of an Arrow batch by our names of the columns; `names` has their names in the batch."""
     columns = [_python_values(batch.column(found)) for found in names.values()]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
