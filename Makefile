@@ -36,7 +36,7 @@ types: $(VENV)/.dev ## mypy --strict
 test: $(VENV)/.dev ## run the tests in two minutes; the last lines name what was skipped and what is left for test-all
 	$(RUN) $(PYTEST) 3 -m 'not stress and not e2e' --hypothesis-profile default
 
-test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with five times as many examples
+test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with three times as many examples
 	$(RUN) $(PYTEST_ALL)
 
 cover: $(VENV)/.dev ## run what test-all runs, with branch coverage; no test may be skipped

@@ -21,11 +21,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import goldspan
-from goldspan.goldens import load_goldens
+from goldspan.goldens import Goldens, load_goldens
+from goldspan.model import RunUnit
 from goldspan.otlp import load_runs, read_records
 from goldspan.otlp.parquet_files import write_records
 from goldspan.sinks.serialization import evaluation_document, to_json
 from recipes.environments import is_built, python_of
+from support.laws import case
 
 SPARK = "spark"
 """The name of the environment."""
@@ -40,6 +42,17 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 CAPTURES = sorted((FIXTURES / "captures").glob("*.pb.gz"))
 GOLDENS = "goldens: [{id: hotel, when: {input: {contains: hotel}}, tools: [search_hotels, book_hotel]}]"
 PATIENCE_S = 300.0
+REFUSALS = {
+    "unreadable": "TraceFileError: a row of the data frame cannot be read",
+    "no column": "ConfigurationError: no table of spans or logs",
+    "other column": "ConfigurationError: the data frame has no column 'message'; it has body.",
+    "metric": "'tool_recal'",
+    "unit": "ConfigurationError: unknown unit 'span'",
+    "stitch": "ConfigurationError: stitch must be 'session' or 'trace', not 'agent'.",
+    "on_error": "ConfigurationError: on_error must be 'raise' or 'skip', not 'no'.",
+    "batch": "ConfigurationError: score_stream needs a streaming data frame",
+}
+"""The words with which each of these calls in the program is refused."""
 
 
 def requests() -> list[bytes]:
@@ -48,9 +61,12 @@ def requests() -> list[bytes]:
 
 def expected(folder: Path) -> list[dict[str, Any]]:
     """Return the evaluations of the captures as the single process makes them, by run id."""
-    goldens = load_goldens(folder / "goldens.yaml")
-    runs = load_runs(*CAPTURES, components=goldens.components)
-    return by_run(json.loads(to_json(evaluation_document(goldspan.evaluate(run, goldens)))) for run in runs)
+    return documents_of(load_goldens(folder / "goldens.yaml"), *CAPTURES)
+
+
+def documents_of(goldens: Goldens, *paths: Path, unit: RunUnit = "request") -> list[dict[str, Any]]:
+    runs = load_runs(*paths, unit=unit, components=goldens.components)
+    return by_run([json.loads(to_json(evaluation_document(goldspan.evaluate(run, goldens)))) for run in runs])
 
 
 def by_run(documents: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -79,80 +95,39 @@ def run_batches(folder: Path, master: str) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("spark")
+def test_data_frames_are_scored_like_files_and_what_cannot_be_scored_is_refused(tmp_path: Path) -> None:
+    """One test, because a session of Spark takes long to start."""
+    found = run_batches(tmp_path, "local[2]")
+    goldens = load_goldens(tmp_path / "goldens.yaml")
 
-
-@pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, Any]:
-    return run_batches(folder, "local[2]")
-
-
-def test_requests_and_rows_of_spans_give_the_evaluations_of_the_single_process(
-    found: dict[str, Any], folder: Path
-) -> None:
-    assert by_run(found["protobuf"]) == expected(folder)
-    assert by_run(found["rows"]) == expected(folder)
-    assert by_run(found["skipped"]) == [
-        document for document in expected(folder) if document["run_id"] in {each["run_id"] for each in found["skipped"]}
-    ]
-
-
-def test_lines_of_json_give_the_evaluations_of_the_single_process(found: dict[str, Any], folder: Path) -> None:
-    goldens = load_goldens(folder / "goldens.yaml")
-    runs = load_runs(folder / "requests.jsonl", components=goldens.components)
-    wanted = [json.loads(to_json(evaluation_document(goldspan.evaluate(run, goldens)))) for run in runs]
-    assert wanted
-    assert by_run(found["json"]) == by_run(wanted)
-
-
-def test_components_are_evaluated_if_they_are_the_unit(found: dict[str, Any], folder: Path) -> None:
-    goldens = load_goldens(folder / "goldens.yaml")
-    runs = load_runs(*CAPTURES, unit="component", components=goldens.components)
-    wanted = [json.loads(to_json(evaluation_document(goldspan.evaluate(run, goldens)))) for run in runs]
-    assert by_run(found["components"]) == by_run(wanted)
-
-
-def test_traces_of_one_run_can_be_kept_apart(found: dict[str, Any]) -> None:
-    assert found["traces"]
-    assert all(len(document["trace_ids"]) == 1 for document in found["traces"])
-
-
-def test_a_trace_beyond_the_limit_is_cut_and_says_so(found: dict[str, Any]) -> None:
-    cut = [document for document in found["cut"] if "more than 3 spans" in document["reason"]]
-    assert cut
-    assert not any(document["passed"] for document in cut)
-
-
-def test_the_columns_are_those_of_an_export(found: dict[str, Any]) -> None:
-    columns = found["columns"]
-    assert columns.items() >= {
-        "run_id": "string", "time": "timestamp", "passed": "boolean", "tools_used": "array<string>",
-        "similarity": "double", "revision": "bigint", "scores": "map<string,double>", "document": "string",
-    }.items()  # fmt: skip
-    row, document = found["row"], json.loads(found["row"]["document"])
-    assert (row["golden_id"], row["passed"], row["tools_used"]) == ("hotel", document["passed"], document["tools_used"])
-    assert row["scores"] == {score["metric"]: score["value"] for score in document["scores"]}
-    start_ns = next(iter(load_runs(*CAPTURES))).start_ns
-    assert start_ns is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("unreadable", "TraceFileError: a row of the data frame cannot be read"),
-        ("no column", "ConfigurationError: no table of spans or logs"),
-        ("other column", "ConfigurationError: the data frame has no column 'message'; it has body."),
-        ("metric", "'tool_recal'"),
-        ("unit", "ConfigurationError: unknown unit 'span'"),
-        ("stitch", "ConfigurationError: stitch must be 'session' or 'trace', not 'agent'."),
-        ("on_error", "ConfigurationError: on_error must be 'raise' or 'skip', not 'no'."),
-        ("batch", "ConfigurationError: score_stream needs a streaming data frame"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused_with_a_reason(found: dict[str, Any], name: str, words: str) -> None:
-    assert words in found[name]
+    with case("requests and rows"):
+        assert by_run(found["protobuf"]) == expected(tmp_path)
+        assert by_run(found["rows"]) == expected(tmp_path)
+        read = {document["run_id"] for document in found["skipped"]}
+        assert by_run(found["skipped"]) == [each for each in expected(tmp_path) if each["run_id"] in read]
+    with case("lines of JSON"):
+        assert by_run(found["json"]) == documents_of(goldens, tmp_path / "requests.jsonl") != []
+    with case("components"):
+        assert by_run(found["components"]) == documents_of(goldens, *CAPTURES, unit="component")
+    with case("traces of one run are kept apart"):
+        assert found["traces"]
+        assert all(len(document["trace_ids"]) == 1 for document in found["traces"])
+    with case("a trace beyond the limit"):
+        cut = [document for document in found["cut"] if "more than 3 spans" in document["reason"]]
+        assert cut
+        assert not any(document["passed"] for document in cut)
+    with case("columns"):
+        assert found["columns"].items() >= {
+            "run_id": "string", "time": "timestamp", "passed": "boolean", "tools_used": "array<string>",
+            "similarity": "double", "revision": "bigint", "scores": "map<string,double>", "document": "string",
+        }.items()  # fmt: skip
+        row, document = found["row"], json.loads(found["row"]["document"])
+        assert (row["golden_id"], row["passed"]) == ("hotel", document["passed"])
+        assert row["tools_used"] == document["tools_used"]
+        assert row["scores"] == {score["metric"]: score["value"] for score in document["scores"]}
+    for name, words in REFUSALS.items():
+        with case(name):
+            assert words in found[name]
 
 
 def test_the_processes_of_a_cluster_give_the_evaluations_of_the_single_process(tmp_path: Path) -> None:
@@ -187,19 +162,7 @@ def traces(tmp_path: Path) -> Path:
     return traces
 
 
-def test_the_command_prints_the_evaluations_and_the_losses_of_the_single_process(traces: Path) -> None:
-    arguments = (traces, "-g", traces.parent / "goldens.yaml", "--json")
-    with_spark, alone = score_command(*arguments), score_command(*arguments, engine="local")
-    assert (with_spark.returncode, alone.returncode) == (0, 0), with_spark.stderr
-    assert by_run(list(map(json.loads, with_spark.stdout.splitlines()))) == by_run(
-        list(map(json.loads, alone.stdout.splitlines()))
-    )
-    losses = [line for line in with_spark.stderr.splitlines() if "everything else was read" in line]
-    assert sorted(losses) == sorted(line for line in alone.stderr.splitlines() if "everything else was read" in line)
-    assert len(losses) == 2
-
-
-def test_the_command_writes_a_folder_and_checks_the_gates(traces: Path) -> None:
+def test_the_command_writes_and_prints_what_it_does_without_spark(traces: Path) -> None:
     out = traces.parent / "out"
     arguments = (traces, "-g", traces.parent / "goldens.yaml", "--limit", "0", "--fail-under", "passed=1")
     with_spark = score_command(*arguments, "--out", out, "--out-format", "parquet")
@@ -207,18 +170,21 @@ def test_the_command_writes_a_folder_and_checks_the_gates(traces: Path) -> None:
     assert (with_spark.returncode, alone.returncode) == (1, 1), with_spark.stderr
     summary = "\n\nmetric "
     assert with_spark.stdout.partition(summary)[2] == alone.stdout.partition(summary)[2] != ""
-    assert "gate failed: passed is " in with_spark.stderr
+    said = sorted(line for line in alone.stderr.splitlines() if "gate failed" in line or "else was read" in line)
+    assert sorted(set(said) & set(with_spark.stderr.splitlines())) == said
+    assert len(said) == 3
+    documents = score_command(*arguments, "--json", engine="local").stdout.splitlines()
     table = pq.read_table(out)
-    assert f"runs: {table.num_rows}, of which " in with_spark.stdout
+    assert by_run(list(map(json.loads, table["document"].to_pylist()))) == by_run(list(map(json.loads, documents)))
     assert "summary" not in table.column_names
 
 
-def test_what_the_command_cannot_read_is_an_error_of_one_line(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("no traces")
-    refused = score_command(tmp_path / "notes.txt")
-    assert refused.returncode == 2
-    error = refused.stderr.splitlines()[-1]
-    assert error.startswith(f"error: Spark failed: {tmp_path / 'notes.txt'}: holds no traces that can be read")
+def test_the_command_prints_json_and_writes_lines(traces: Path) -> None:
+    printed = score_command(traces, "--json", "--spark-conf", "spark.ui.enabled=false")
+    alone = score_command(traces, "--json", engine="local")
+    assert by_run(list(map(json.loads, printed.stdout.splitlines()))) == by_run(
+        list(map(json.loads, alone.stdout.splitlines()))
+    )
 
 
 @contextmanager
@@ -267,24 +233,6 @@ def wait_for(folder: Path, holds: Callable[[list[dict[str, Any]]], bool]) -> Non
         time.sleep(1)
 
 
-def test_a_killed_stream_continues_and_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    (tmp_path / "goldens.yaml").write_text(GOLDENS)
-    wanted = expected(tmp_path)
-    every = requests()
-    half = len(every) // 2
-    for number, request in enumerate(every[:half]):
-        arrive(tmp_path, number, request)
-    with streaming(tmp_path, idle=2, late=120):
-        wait_for(tmp_path, bool)
-        for number, request in enumerate(every[half:], start=half):
-            arrive(tmp_path, number, request)
-        time.sleep(1)
-    with streaming(tmp_path, idle=2, late=120):
-        wait_for(tmp_path, lambda found: len(found) >= len(wanted))
-        time.sleep(3)
-    assert written(tmp_path) == wanted
-
-
 def divided(request: bytes) -> tuple[bytes, bytes]:
     """Return a request in two: one half of the spans of each trace, and the other."""
     whole = ExportTraceServiceRequest.FromString(request)
@@ -298,20 +246,35 @@ def divided(request: bytes) -> tuple[bytes, bytes]:
     return parts[0].SerializeToString(), parts[1].SerializeToString()
 
 
-def test_late_spans_of_a_stream_cause_a_revision_and_repeated_spans_none(tmp_path: Path) -> None:
+def test_a_killed_stream_continues_and_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """A part of one trace arrives before the kill, and is evaluated; the rest of it arrives after the restart."""
     (tmp_path / "goldens.yaml").write_text(GOLDENS)
-    whole = next(request for path, request in zip(CAPTURES, requests(), strict=True) if "genai-retry" in path.name)
-    early, late = divided(whole)
+    wanted = expected(tmp_path)
+    every = requests()
+    divided_at = next(number for number, path in enumerate(CAPTURES) if "genai-retry" in path.name)
+    early, late = divided(every.pop(divided_at))
+    half = len(every) // 2
+    for number, request in enumerate([early, *every[:half]]):
+        arrive(tmp_path, number, request)
     with streaming(tmp_path, idle=2, late=120):
-        arrive(tmp_path, 0, early)
         wait_for(tmp_path, bool)
-        arrive(tmp_path, 1, late)
+        for number, request in enumerate(every[half:], start=half + 1):
+            arrive(tmp_path, number, request)
+        time.sleep(1)
+    with streaming(tmp_path, idle=2, late=120):
+        wait_for(tmp_path, lambda found: len(found) >= len(wanted))
+        arrive(tmp_path, len(every) + 1, late)
         wait_for(tmp_path, lambda found: any(document["revision"] == 2 for document in found))
-        arrive(tmp_path, 2, whole)
+        for number, request in enumerate(every[:3], start=len(every) + 2):  # repeated spans change nothing
+            arrive(tmp_path, number, request)
         time.sleep(10)
-    last = {document["run_id"]: document for document in written(tmp_path)}
-    (final,) = [document for document in expected(tmp_path) if document["run_id"] in last]
-    assert last[final["run_id"]] == final | {"revision": 2}
+    found = written(tmp_path)
+    assert len({(document["run_id"], document["revision"]) for document in found}) == len(found)
+    last = {document["run_id"]: document for document in found}
+    (revised,) = [run_id for run_id, document in last.items() if document["revision"] == 2]
+    assert by_run(list(last.values())) == by_run(
+        [document | ({"revision": 2} if document["run_id"] == revised else {}) for document in wanted]
+    )
 
 
 def test_the_state_of_a_trace_is_removed_some_time_after_its_evaluation(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_nothing_is_lost_or_doubled_if_the_connection_is_cut_while_writing(
     postgres_server: PostgresServer, proxy: CuttingProxy, work: Callable[[Store], object], is_delivered: bool
 ) -> None:
     proxy.is_delivered = is_delivered
-    _cut_everywhere(postgres_server, proxy, work, step=5)
+    _cut_everywhere(postgres_server, proxy, work, step=15)
 
 
 @pytest.mark.stress
