@@ -65,6 +65,7 @@ def main() -> int:
     costs: list[float] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for spans in sorted(options.spans):
             requests = max(1, spans // payloads.SPANS)
             lines, messages = written(folder, requests)

@@ -12,6 +12,8 @@ from goldspan.model import LogRecord, SpanEvent, SpanRecord, TelemetryRecord
 _RECORD_BYTES = 1500
 _VALUE_BYTES = 120
 """What a record, and each attribute besides its text, takes in memory on average."""
+_MESSAGE_BYTES = 1000
+"""What a record takes in protobuf besides its texts."""
 
 
 def record_to_row(record: TelemetryRecord, position: int) -> Row | None:
@@ -76,7 +78,9 @@ def memory_size(record: TelemetryRecord) -> int:
     texts = sum([len(value) for value in attributes.values() if isinstance(value, (str, bytes))])
     for event in record.events if isinstance(record, SpanRecord) else ():
         texts += _VALUE_BYTES + sum([len(value) for value in event.attributes.values() if isinstance(value, str)])
-    return _RECORD_BYTES + _VALUE_BYTES * len(attributes) + 2 * texts
+    size = _RECORD_BYTES + _VALUE_BYTES * len(attributes) + 2 * texts
+    # Attributes that are decoded when they are first read keep their message in protobuf, too.
+    return size if type(attributes) is dict else size + _MESSAGE_BYTES + texts
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
