@@ -1,8 +1,8 @@
 """Imports every module of the installed goldspan, for the check of the wheel.
 
 A module that needs an extra that is not installed may raise `MissingExtraError`; with `--all` only the modules may
-that have an extra of their own: the MCP server, the store in PostgreSQL and the receiver of Kafka. The modules of the
-pytest plugin are left out where pytest, which imports them, is not installed.
+that have an extra of their own: the MCP server, the store in PostgreSQL, the receiver of Kafka, and Spark. The modules
+of the pytest plugin are left out where pytest, which imports them, is not installed.
 """
 
 import importlib
@@ -13,7 +13,7 @@ import sys
 import goldspan
 from goldspan.errors import MissingExtraError
 
-OWN_EXTRAS = ("goldspan.web.mcp_server", "goldspan.store.postgres", "goldspan.gateway.kafka")
+OWN_EXTRAS = ("goldspan.web.mcp_server", "goldspan.store.postgres", "goldspan.gateway.kafka", "goldspan.spark")
 
 
 def find_modules() -> list[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-
+from goldspan._extras import require_extra
 from goldspan.model import Evaluation, TelemetryRecord
 from goldspan.spark.evaluation_rows import evaluation_batch
 from goldspan.spark.partition_scoring import RunEvaluator
 from goldspan.spark.record_packing import unpack_records
+
+with require_extra("spark"):
+    from pyspark.sql import Row
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
