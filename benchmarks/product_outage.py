@@ -65,12 +65,13 @@ def main() -> int:
     """Measure, print, and compare with the budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--max-queue", type=int, default=MAX_QUEUE, help="results that wait for a product")
     parser.add_argument("--check", action="store_true", help="exit with 1 if the budget is exceeded")
     options = parser.parse_args()
     logging.getLogger("goldspan").setLevel(logging.CRITICAL)  # the products fail on purpose
     print(f"{TOOLS} tool calls a request, medians of {options.rounds} interleaved turns of {REQUESTS} requests")
     with _products() as urls:
-        rows = _measure(urls, options.rounds)
+        rows = _measure(urls, options.rounds, options.max_queue)
     base = rows[_NO_SINK]
     print(f"  {'':14}          CPU               wall               all")
     for name, row in rows.items():
@@ -88,14 +89,14 @@ def main() -> int:
     return 1 if options.check and not is_met else 0
 
 
-def _measure(urls: dict[str, str], rounds: int) -> dict[str, Row]:
+def _measure(urls: dict[str, str], rounds: int, max_queue: int) -> dict[str, Row]:
     peer = Prepared(goldspan.trace(kind="agent"), goldspan.trace, Kept(), lambda: None)
     run = decorated_requests(peer)["sync"]
-    rows = {_NO_SINK: Row(_provider(None), run)}
-    rows |= {name: Row(_provider(url), run) for name, url in urls.items()}
+    rows = {_NO_SINK: Row(_provider(None, max_queue), run)}
+    rows |= {name: Row(_provider(url, max_queue), run) for name, url in urls.items()}
     for row in rows.values():
         trace._TRACER_PROVIDER = row.provider
-        for _ in range(MAX_QUEUE // 100 + 5):
+        for _ in range(max_queue // 100 + 5):
             row.run(100)
             row.provider.force_flush(1)
     gc.collect()
@@ -110,8 +111,8 @@ def _measure(urls: dict[str, str], rounds: int) -> dict[str, Row]:
     return rows
 
 
-def _provider(url: str | None) -> TracerProvider:
-    sinks = [] if url is None else [ProductSink(Phoenix(url), max_queue=MAX_QUEUE)]
+def _provider(url: str | None, max_queue: int) -> TracerProvider:
+    sinks = [] if url is None else [ProductSink(Phoenix(url), max_queue=max_queue)]
     provider = TracerProvider()
     provider.add_span_processor(goldspan.ScoringProcessor([_GOLDEN], sinks=sinks, background=True))
     return provider

@@ -42,7 +42,7 @@ settings.register_profile(
     derandomize=IN_CI,
     print_blob=True,
 )
-settings.register_profile("ci", settings.get_profile("default"), max_examples=60, derandomize=True)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=100, derandomize=True)
 settings.register_profile(
     "thorough",
     settings.get_profile("default"),

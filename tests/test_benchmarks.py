@@ -42,7 +42,10 @@ def test_overhead_is_printed_for_every_variant_as_a_ratio_to_bare_spans() -> Non
 @pytest.mark.e2e
 def test_the_cost_of_each_failure_of_a_product_is_printed_as_ratios_to_no_sink() -> None:
     done = subprocess.run(
-        [sys.executable, BENCHMARKS / "product_outage.py", "--rounds", "1"], capture_output=True, text=True, check=True
+        [sys.executable, BENCHMARKS / "product_outage.py", "--rounds", "1", "--max-queue", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     lines = [line.split(" us ") for line in done.stdout.splitlines() if line.count(" us ") == 3]
     ratios = {line[0].rsplit(maxsplit=1)[0].strip(): [float(part.split()[0]) for part in line[1:]] for line in lines}

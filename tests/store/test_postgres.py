@@ -174,7 +174,7 @@ def test_a_server_that_terminates_sessions_delays_writes_and_loses_none(url: str
 def test_a_store_waits_for_a_server_that_restarts_and_fails_after_its_timeout() -> None:
     server = PostgresServer()
     url = server.create_database()
-    with open_store(url, timeout=30, clock=lambda: NOW) as patient, open_store(url, timeout=0.5) as hasty:
+    with open_store(url, timeout=30, clock=lambda: NOW) as patient, open_store(url, timeout=2) as hasty:
         patient.submit(evaluated("a"))
         hasty.count()
         server.stop()
@@ -378,7 +378,7 @@ def test_a_retention_that_cannot_be_applied_does_not_prevent_storing(
     retention = Retention(max_age=timedelta(days=7))
     with (
         psycopg.connect(url) as reader,
-        open_store(url, clock=lambda: NOW, retention=retention, timeout=0.3) as store,
+        open_store(url, clock=lambda: NOW, retention=retention, timeout=3) as store,
         caplog.at_level(logging.WARNING),
     ):
         reader.execute(f"SELECT count(*) FROM goldspan.runs_week_{week}")

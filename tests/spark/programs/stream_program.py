@@ -22,7 +22,6 @@ spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.python.worker.reuse", "false")  # a worker that ends, and is not killed, reports its coverage
     .config(STATE_STORE_SETTING, STATE_STORE)
     .getOrCreate()
 )
