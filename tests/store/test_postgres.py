@@ -129,7 +129,7 @@ def test_nothing_is_lost_or_doubled_if_the_connection_is_cut_at_any_statement(
     postgres_server: PostgresServer, proxy: CuttingProxy, work: Callable[[Store], object], is_delivered: bool
 ) -> None:
     proxy.is_delivered = is_delivered
-    step = max(1, round(0.05 / float(os.environ.get("STRESS", "1"))))
+    step = max(1, round(0.2 / float(os.environ.get("STRESS", "1"))))
     _cut_everywhere(postgres_server, proxy, work, step)
 
 
