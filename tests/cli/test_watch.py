@@ -493,6 +493,30 @@ def test_an_invalid_time_is_reported_with_the_message_of_the_gateway(
     assert "says: since must be a time such as" in err
 
 
+def test_a_server_that_closes_connections_is_said_to_use_tls_only_if_it_never_answered() -> None:
+    document = json.dumps({"info": {"title": "goldspan"}}).encode()
+    reply = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(document), document)
+
+    def serve(listener: socket.socket, replies: list[bytes]) -> None:
+        for each in replies:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(each)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener, [b"", reply, b""]))
+        thread.start()
+        client = api_client.ApiClient(f"127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(GatewayUnavailableError, match="try https://"):
+            client.require_goldspan()
+        client.require_goldspan()
+        with pytest.raises(GatewayUnavailableError) as raised:
+            client.require_goldspan()
+        thread.join()
+    assert "https://" not in str(raised.value)
+
+
 @pytest.mark.needs("openssl")
 def test_a_certificate_is_trusted_only_with_its_authority_in_ca_file(
     folder: Path, watch: Callable[..., CommandOutput]
