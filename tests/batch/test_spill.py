@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from goldspan.batch.record_rows import memory_size, record_to_row, row_to_record
 from goldspan.batch.spill import BUCKETS, SpillWriter, iter_groups, read_bucket
 from goldspan.model import LogRecord, SpanEvent, SpanRecord
+from goldspan.otlp import read_records
 
 TRACE, SPAN = "0123456789abcdef" * 2, "0123456789abcdef"
 
@@ -74,3 +76,11 @@ def test_a_record_becomes_a_row_and_the_same_record_again(record):
 
 def test_a_log_record_without_trace_and_session_has_no_row():
     assert record_to_row(LogRecord("event", {}), 0) is None
+
+
+def test_a_record_that_keeps_its_message_in_protobuf_is_counted_as_larger():
+    (path, *_) = sorted((Path(__file__).parents[1] / "fixtures" / "captures").glob("*.pb.gz"))
+    for record in read_records([path]):
+        plain = row_to_record(record_to_row(record, 0))
+        assert plain == record
+        assert memory_size(record) > memory_size(plain) + 500

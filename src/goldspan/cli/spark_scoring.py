@@ -117,7 +117,7 @@ class SummarizingScorer:
 
 @contextmanager
 def _spark_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """Yield the running session, or a new one that is stopped afterwards. Raises `BatchError` if Spark fails."""
+    """Yield a session, and stop it afterwards. Raises `BatchError` if Spark fails."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
