@@ -185,6 +185,20 @@ def test_each_dropped_or_irregular_span_is_counted_once() -> None:
     assert len(live.scorer) == 0
 
 
+def test_the_first_and_the_last_traces_with_dropped_spans_are_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goldspan.online.scorer._MAX_SHED_TRACES", 3)
+    live = Live()
+    for number in range(1, 11):
+        live.scorer.record_shed(int(trace_id(number), 16))
+        live.scorer.record_shed(int(trace_id(number), 16), spans=0)
+    for number in (1, 2, 3, 9, 10, 11):
+        live.start(record := agent(trace_id=trace_id(number)))
+        live.end(record)
+    live.scorer.release_all()
+    assert [evaluation.run.trace_ids for evaluation in live.evaluations] == [(trace_id(11),)]
+    assert live.meter.counts("goldspan.spans.unscored") == {(): 15}  # 10 dropped, 5 of the same traces
+
+
 def test_reset_clears_all_state_for_a_forked_child() -> None:
     live = Live(units=("conversation",))
     request = agent(gen_ai__conversation__id="c")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic
@@ -162,7 +162,8 @@ _COUNTERS = {
     "reload_failures": semconv.RELOAD_FAILURES_COUNTER,
 }
 _MAX_SHED_TRACES = 100_000
-"""The number of traces with dropped spans that are recorded while one run is evaluated."""
+"""How many traces with dropped spans are recorded while one run is evaluated: the first, which can have other spans in
+the queue, and as many of the last dropped spans, whose traces can have spans that are queued next."""
 
 
 class Scorer(Generic[Live]):
@@ -191,6 +192,7 @@ class Scorer(Generic[Live]):
         self._detached_tools = DetachedTools(self._limits)
         self._shed_lock = threading.RLock()  # a signal may come while it is held, and its handler may make spans
         self._shed_trace_ids: set[int] = set()
+        self._latest_shed_trace_ids: deque[int] = deque(maxlen=_MAX_SHED_TRACES)
         self._shed_spans = 0
         self._published_counts = dict.fromkeys(_COUNTERS, 0)
 
@@ -234,6 +236,8 @@ class Scorer(Generic[Live]):
             self._shed_spans += spans
             if len(self._shed_trace_ids) < _MAX_SHED_TRACES:
                 self._shed_trace_ids.add(trace_id)
+            else:
+                self._latest_shed_trace_ids.append(trace_id)
 
     def check_deadlines(self, *, everything: bool = False) -> bool:
         """Scores the runs that are due; returns whether any deadline remains.
@@ -277,7 +281,9 @@ class Scorer(Generic[Live]):
         if not self._shed_trace_ids:
             return
         with self._shed_lock:
-            shed, self._shed_trace_ids = self._shed_trace_ids, set()
+            shed = self._shed_trace_ids.union(self._latest_shed_trace_ids)
+            self._shed_trace_ids = set()
+            self._latest_shed_trace_ids.clear()
             refused, self._shed_spans = self._shed_spans, 0
         self._assembly.counts.unscored += refused
         for trace_id in shed:
