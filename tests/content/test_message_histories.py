@@ -69,6 +69,27 @@ def test_a_full_cache_is_emptied_and_messages_are_read_as_before(monkeypatch: py
     assert read == alone
 
 
+def test_the_cache_is_bounded_by_the_length_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "_MAX_CACHED_CHARS", 1_000)
+    with histories.cache_histories():
+        cache = histories._active_cache.get()
+        assert cache is not None
+        for number in range(50):
+            items = [{"role": "user", "content": f"Question {number:0200}"}]
+            (one,), (other,) = messages.from_json(json.dumps(items)), messages.from_flat(flattened(items), "p")
+            assert f"{number:0200}" in str(one.text)
+            assert f"{number:0200}" in str(other.text)
+            assert sum(map(len, cache.messages_by_text)) + 200 * len(cache.message_by_row) <= 1_000
+            assert cache.message_by_row
+
+
+def test_a_block_inside_another_uses_its_cache() -> None:
+    with histories.cache_histories():
+        with histories.cache_histories():
+            inside = messages.from_json(json.dumps(ITEMS))
+        assert messages.from_json(json.dumps(ITEMS))[0] is inside[0]
+
+
 def test_values_that_are_equal_but_differ_in_type_are_not_confused() -> None:
     def argument(value: object) -> object:
         flat = {"p.0.role": "assistant", "p.0.tool_calls.0.name": "pay", "p.0.tool_calls.0.arguments": value}

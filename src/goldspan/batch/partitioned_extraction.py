@@ -24,6 +24,7 @@ from goldspan.batch.record_rows import row_to_record
 from goldspan.batch.run_spool import RunPlace, RunReader, RunSpool, RunSpoolWriter, read_runs
 from goldspan.batch.spill import BUCKETS, Spill, SpillWriter, iter_groups
 from goldspan.batch.task_runner import TaskRunner
+from goldspan.content.messages import cache_histories
 from goldspan.extraction.run_extraction import TraceExtractor, extract
 from goldspan.extraction.trace_links import call_id_key
 from goldspan.model import ComponentSelector, Run, RunUnit
@@ -191,7 +192,7 @@ def extract_bucket(task: _BucketTask) -> _BucketRuns:
         LinkWriter(folder / f"links-{task.bucket:02}") as links,
     ):
         for traces in iter_groups(task.spills, task.bucket, max_bytes=options.bucket_bytes, folder=folder):
-            with garbage_collection_paused():
+            with garbage_collection_paused(), cache_histories():
                 for trace_id in list(traces):
                     found = extractor.extract_trace(list(map(row_to_record, traces.pop(trace_id))))
                     if found.runs or found.links:
@@ -227,7 +228,7 @@ def extract_groups(task: _GroupTask) -> RunSpool:
     options = task.options
     with RunSpoolWriter(Path(task.folder) / f"group-runs-{task.bucket:02}") as spool:
         for groups in iter_groups(task.spills, task.bucket, max_bytes=options.bucket_bytes, folder=task.folder):
-            with garbage_collection_paused():
+            with garbage_collection_paused(), cache_histories():
                 for group in list(groups):
                     rows: list[Any] = [row for _, row in groups.pop(group)]
                     rows.sort(key=_position)

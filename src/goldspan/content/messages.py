@@ -25,6 +25,8 @@ _MAX_TEXTS = 4096
 """Texts whose messages are cached."""
 _MAX_HISTORY_CHARS = 1_000_000
 """The longest history that is cached, in characters."""
+_MAX_CACHED_CHARS = 4_000_000
+"""The characters of the texts that are cached. Their messages take a multiple of them."""
 _JSON_WHITESPACE = " \t\n\r"
 """The whitespace that JSON allows between tokens."""
 
@@ -32,7 +34,7 @@ _JSON_WHITESPACE = " \t\n\r"
 class _MessageCache:
     """The decoded messages of some spans, and the most recently decoded histories, the latest last."""
 
-    __slots__ = ("histories", "message_by_row", "messages_by_text")
+    __slots__ = ("_chars", "histories", "message_by_row", "messages_by_text")
 
     def __init__(self) -> None:
         self.message_by_row: dict[Hashable, Message] = {}
@@ -40,6 +42,16 @@ class _MessageCache:
         self.messages_by_text: dict[str, Messages] = {}
         self.histories: dict[str, Messages] = {}
         """Messages by their JSON without the closing bracket."""
+        self._chars = 0
+
+    def make_room(self, chars: int) -> None:
+        """Prepare for a text of this length: if the cache is full, forget all texts."""
+        self._chars += chars
+        entries = len(self.messages_by_text) + len(self.message_by_row)
+        if entries >= _MAX_TEXTS or self._chars > _MAX_CACHED_CHARS:
+            self.messages_by_text.clear()
+            self.message_by_row.clear()
+            self._chars = chars
 
 
 _active_cache: ContextVar[_MessageCache | None] = ContextVar("goldspan_histories", default=None)
@@ -47,10 +59,13 @@ _active_cache: ContextVar[_MessageCache | None] = ContextVar("goldspan_histories
 
 @contextmanager
 def cache_histories() -> Iterator[None]:
-    """Cache decoded messages within the block, for this thread or task only.
+    """Cache decoded messages within the block, for this thread or task only. A block inside uses the same cache.
 
     A text is decoded once, in however many spans and traces it is.
     """
+    if _active_cache.get() is not None:
+        yield
+        return
     token = _active_cache.set(_MessageCache())
     try:
         yield
@@ -74,8 +89,7 @@ def from_json(raw: Any) -> Messages:
     if found is None:
         found = _decode_text(raw, cache.histories)
         if len(raw) <= _MAX_HISTORY_CHARS:
-            if len(cache.messages_by_text) >= _MAX_TEXTS:
-                cache.messages_by_text.clear()
+            cache.make_room(len(raw))
             cache.messages_by_text[raw] = found
     return found
 
@@ -127,9 +141,8 @@ def from_flat(attributes: Mapping[str, Any], prefix: str, inner: str = "") -> Me
             message = None
         if message is None:
             message = _decode_message(_message_fields(nest_row(paths, row), inner))
-            if TEXT_TYPES.issuperset(map(type, row)):
-                if len(known) >= _MAX_TEXTS:
-                    known.clear()
+            if cache is not None and TEXT_TYPES.issuperset(map(type, row)):
+                cache.make_room(sum([len(value) for value in row if type(value) is str]))
                 known[key] = message
         found.append(message)
     return tuple(found)

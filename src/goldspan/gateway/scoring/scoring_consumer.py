@@ -18,6 +18,7 @@ from contextlib import suppress
 
 from goldspan import semconv
 from goldspan._guard import suppress_errors
+from goldspan.content.messages import cache_histories
 from goldspan.errors import StoreError
 from goldspan.gateway.gateway_counters import GatewayCounters
 from goldspan.gateway.journal.journal import JournalFull
@@ -270,6 +271,10 @@ class ScoringConsumer:
 
         Returns whether all succeeded; after a failure the others wait.
         """
+        with cache_histories():
+            return self._evaluate_each(groups, deadline)
+
+    def _evaluate_each(self, groups: Iterable[TraceGroup], deadline: float | None) -> bool:
         for group in groups:
             done = True
             try:
