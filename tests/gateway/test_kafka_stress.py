@@ -24,9 +24,11 @@ from recipes.environments import KAFKA, is_built
 from support.gateway_process import Gateway, eventually
 from support.kafka_broker import Broker
 from support.kafka_runs import GOLDENS, TraceMessages, comparable, interleaved, scored_by_command, trace_messages
+from support.postgres_server import PostgresServer
 
 pytestmark = [
     pytest.mark.stress,
+    pytest.mark.needs("postgres", "initdb"),
     pytest.mark.skipif(not is_built(KAFKA), reason="the Kafka broker needs its environment: make recipes"),
 ]
 
@@ -35,17 +37,32 @@ SPANS = max(5_000, round(1_000_000 * SHARE))
 KILLS = max(4, round(30 * SHARE))
 """Kills of a random worker; `STRESS=0.1` reduces spans and kills to a tenth."""
 WORKERS, PARTITIONS = 3, 12
+STORES = ("sqlite", "postgresql") if SHARE >= 0.05 else ("postgresql",)
+"""The workers share a store in PostgreSQL, or each has one in SQLite, which a short run leaves out."""
 LATE_SHARE = 0.02
 TRACES_PER_COMMAND = 20_000
 """Traces that one call of `goldspan score` reads, because it needs memory in proportion."""
 
 
-def test_every_run_is_scored_like_the_command_despite_kills_and_rebalances(tmp_path: Path) -> None:
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The URL of an empty store for all workers; `None` if each has its own."""
+    if request.param == "sqlite":
+        yield None
+        return
+    server = PostgresServer()
+    yield server.create_database()
+    server.remove()
+
+
+def test_every_run_is_scored_like_the_command_despite_kills_and_rebalances(
+    store_url: str | None, tmp_path: Path
+) -> None:
     draw = random.Random(26)
     made = _traces(draw)
     chunks = _chunks(made, draw, KILLS + 1)
     broker = Broker(tmp_path / "kafka")
-    workers = [_worker(tmp_path / f"worker-{number}", broker, number) for number in range(WORKERS)]
+    workers = [_worker(tmp_path / f"worker-{number}", broker, number, store_url) for number in range(WORKERS)]
     began = time.monotonic()
     try:
         broker.start()
@@ -79,7 +96,7 @@ def test_every_run_is_scored_like_the_command_despite_kills_and_rebalances(tmp_p
         for worker in workers:
             worker.kill()
         broker.kill()
-    _check_stores(workers, expected)
+    _check_stores([store_url] if store_url else [worker.data / "goldspan.db" for worker in workers], expected)
     print(
         f"\n{sum(trace.span_count for trace in made)} spans in {sum(map(len, chunks))} messages, {len(made)} runs; "
         f"{KILLS} kills, one restart of the broker; produced in {produced:.0f} s, all scored after {took:.0f} s",
@@ -118,7 +135,7 @@ def _chunks(made: Sequence[TraceMessages], draw: random.Random, count: int) -> l
     return chunks
 
 
-def _worker(folder: Path, broker: Broker, number: int) -> Gateway:
+def _worker(folder: Path, broker: Broker, number: int, store_url: str | None) -> Gateway:
     folder.mkdir()
     (folder / "goldens.yaml").write_text(GOLDENS, encoding="utf-8")
     kafka = {
@@ -128,7 +145,7 @@ def _worker(folder: Path, broker: Broker, number: int) -> Gateway:
     }
     (folder / "goldspan.yaml").write_text(
         "goldens: [goldens.yaml]\ngrace: 2\nidle: 120\nlate: 60\nunits: [request]\ndrain_seconds: 60\n"
-        f"kafka: {json.dumps(kafka)}\n",
+        f"kafka: {json.dumps(kafka)}\n" + (f"store: {store_url}\n" if store_url else ""),
         encoding="utf-8",
     )
     return Gateway(folder, ())
@@ -186,11 +203,11 @@ def _difference(found: dict[str, bytes], expected: dict[str, bytes], made: Seque
         different {len(other)} {other[:3]}"
 
 
-def _check_stores(workers: Sequence[Gateway], expected: dict[str, bytes]) -> None:
+def _check_stores(stores: Sequence[Path | str], expected: dict[str, bytes]) -> None:
     """Assert that no store has a revision twice, and that each run is in one of the stores as it is in the topic."""
     matching: set[str] = set()
-    for worker in workers:
-        with open_store(worker.data / "goldspan.db", read_only=True) as store:
+    for place in stores:
+        with open_store(place, read_only=True) as store:
             store.check()
             for run in store.iter_runs():
                 numbers = [evaluation.revision for evaluation in store.evaluations(run.run_id)]
