@@ -49,6 +49,7 @@ def test_spans_in_protobuf_and_json_are_scored_like_the_command(
         assert_scored_like_the_command(broker, name, made, tmp_path, [gateway])
         assert metric(gateway, "goldspan_gateway_kafka_messages_total") == sum(len(each.messages) for each in made)
         assert metric(gateway, "goldspan_gateway_kafka_partitions") == 4
+        assert metric(gateway, "goldspan_gateway_traces_held") == len(made)  # scored, and kept for late spans
     assert set(revisions(tmp_path)) == set(results(broker, name))
 
 

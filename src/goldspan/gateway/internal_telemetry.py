@@ -124,8 +124,12 @@ def register_gauges(
     scoring: ScoringConsumer,
     journals: Mapping[int, Journal],
     exporters: Sequence[BackendExporter],
+    count_held_traces: Callable[[], int],
 ) -> None:
-    """Register the gauges of a worker, which are read at every collection."""
+    """Register the gauges of a worker, which are read at every collection.
+
+    `count_held_traces` returns the number of traces in memory, also of those from Kafka.
+    """
     meter = get_meter("goldspan", __version__, meter_provider=meter_provider)
 
     def gauge(name: str, unit: str, description: str, read: Callable[[], Iterable[Observation]]) -> None:
@@ -164,7 +168,7 @@ def register_gauges(
         semconv.GATEWAY_HELD_TRACES,
         "{trace}",
         "Traces in memory: incomplete traces, and traces that were scored recently.",
-        lambda: [Observation(len(scoring))],
+        lambda: [Observation(count_held_traces())],
     )
 
 

@@ -131,7 +131,13 @@ class GatewayWorker:
             partitioned=settings.workers > 1,
             hold_traces=settings.enrich,
         )
-        register_gauges(self._telemetry.meter_provider, self._scoring, self._own_journals, self._backend_exporters)
+        register_gauges(
+            self._telemetry.meter_provider,
+            self._scoring,
+            self._own_journals,
+            self._backend_exporters,
+            lambda: len(self._scoring) + (0 if receiver is None else receiver.held_trace_count()),
+        )
         if self._kafka is not None:
             self._kafka.register_gauges(self._telemetry.meter_provider)
 

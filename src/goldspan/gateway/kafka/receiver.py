@@ -102,6 +102,10 @@ class KafkaReceiver:
         """Returns the number of messages in the assigned partitions that were not read yet."""
         return sum(partition.log.lag for partition in list(self._partitions.values()))
 
+    def held_trace_count(self) -> int:
+        """Returns the number of traces in memory: incomplete ones, and those that were scored recently."""
+        return sum(len(partition.scoring) for partition in list(self._partitions.values()))
+
     def assigned_count(self) -> int:
         """Returns the number of assigned partitions."""
         return len(self._partitions)
