@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from goldspan.model import Evaluation
-from otlp.payloads import line, tool_request
+from goldspan.otlp import read_records
+from goldspan.otlp.parquet_files import write_records
+from otlp.payloads import line, spans_of, tool_request
 from support.gateway_process import eventually
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,6 +94,65 @@ class TestMemory:
         assert small == large
         assert bounded < 150
         assert unbounded > bounded + 50
+
+
+def hour_text(hour: int) -> str:
+    return f"2023-11-14T{hour:02}:13:20"
+
+
+class TestRange:
+    @pytest.fixture
+    def hourly(self, tmp_path):
+        """A file of lines and one of Parquet with 20 requests each, one in each hour from 2023-11-14 00:13:20."""
+        lines, parquet = tmp_path / "hourly.jsonl", tmp_path / "hourly.parquet"
+        hour_ns = 3600 * 10**9
+        made = [tool_request(TOOLS[hour % 3], trace=hour + 1, at=(hour - 22) * hour_ns) for hour in range(20)]
+        for request in made:
+            agent, call = spans_of(request)
+            call.start_time_unix_nano = agent.start_time_unix_nano + 10
+            call.end_time_unix_nano = agent.start_time_unix_nano + 20
+        lines.write_bytes(b"".join(map(line, made)))
+        write_records(read_records([lines]), str(parquet))
+        return lines, parquet
+
+    @pytest.mark.parametrize("options", [(), ("--memory", "1"), ("--out",)], ids=["in memory", "on disk", "in parts"])
+    def test_is_that_of_the_starts_of_runs_in_every_format(self, goldspan, tmp_path, hourly, options):
+        for path in hourly:
+            out = tmp_path / f"out-{path.suffix[1:]}"
+            more = ("--out", out) if options == ("--out",) else options
+            done = goldspan("score", path, "--since", hour_text(5), "--until", hour_text(8), "--json", *more)
+            assert done.status == 0, done.err
+            text = (out / "part-00000.jsonl").read_text() if out.exists() else done.out
+            assert [json.loads(line)["tools_used"] for line in text.splitlines()] == [["pay"], ["search"], ["book"]]
+
+    @pytest.mark.e2e
+    def test_is_the_same_in_processes(self, goldspan, hourly):
+        options = ("--since", hour_text(5), "--until", hour_text(8), "--json")
+        for path in hourly:
+            plain = goldspan("score", path, *options)
+            assert len(plain.out.splitlines()) == 3
+            assert goldspan("score", path, *options, "--jobs", "2") == plain
+
+    def test_may_have_one_bound(self, goldspan, hourly):
+        assert len(goldspan("score", *hourly[:1], "--since", hour_text(5), "--json").documents) == 15
+        assert len(goldspan("extract", *hourly[1:], "--until", hour_text(5), "--json").documents) == 5
+
+    def test_without_a_run_is_an_error_that_names_the_options(self, goldspan, tmp_path, hourly):
+        for more in ((), ("--memory", "1"), ("--out", tmp_path / "out")):
+            done = goldspan("score", *hourly, "--since", "2030-01-01", *more)
+            assert done.status == 2
+            assert "no request found in hourly.jsonl, hourly.parquet that started in the range" in done.err
+
+    def test_belongs_to_the_results_of_a_folder(self, goldspan, tmp_path, hourly):
+        command = ("score", hourly[0], "--out", tmp_path / "out", "--since")
+        assert goldspan(*command, hour_text(5)) == goldspan(*command, hour_text(5))
+        other = goldspan(*command, hour_text(6))
+        assert other.status == 2
+        assert "different: since_ns" in other.err
+
+    def test_needs_traces(self, goldspan):
+        done = goldspan("score", "--cases", "cases.csv", "--until", "2026-01-01")
+        assert (done.status, "--since and --until need traces" in done.err) == (2, True)
 
 
 class TestOut:

@@ -15,6 +15,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from goldspan.model import SpanRecord, TelemetryRecord
+
 Request = ExportTraceServiceRequest | ExportLogsServiceRequest
 
 TRACE_ID = bytes(15) + b"\x01"
@@ -71,6 +73,41 @@ def logs_request(*names: str, trace: int = 1) -> ExportLogsServiceRequest:
             )
         )
     return made
+
+
+def requests_of(records: Iterable[TelemetryRecord]) -> list[Request]:
+    """A request with the spans, and, if there are log records, one with these."""
+    traces, logs = ExportTraceServiceRequest(), ExportLogsServiceRequest()
+    for record in records:
+        attributes = [KeyValue(key=key, value=any_value(value)) for key, value in record.attributes.items()]
+        if isinstance(record, SpanRecord):
+            scope_spans = traces.resource_spans.add().scope_spans.add()
+            scope_spans.scope.name = record.scope
+            scope_spans.spans.append(
+                Span(
+                    trace_id=bytes.fromhex(record.trace_id),
+                    span_id=bytes.fromhex(record.span_id),
+                    parent_span_id=bytes.fromhex(record.parent_id or ""),
+                    name=record.name,
+                    start_time_unix_nano=record.start_ns or 0,
+                    end_time_unix_nano=record.end_ns or 0,
+                    attributes=attributes,
+                )
+            )
+        else:
+            scope_logs = logs.resource_logs.add().scope_logs.add()
+            scope_logs.scope.name = record.scope
+            scope_logs.log_records.append(
+                LogRecord(
+                    event_name=record.name,
+                    trace_id=bytes.fromhex(record.trace_id or ""),
+                    span_id=bytes.fromhex(record.span_id or ""),
+                    time_unix_nano=record.time_ns or 0,
+                    body=any_value(record.body),
+                    attributes=attributes,
+                )
+            )
+    return [traces, logs] if logs.resource_logs else [traces]
 
 
 def metrics_request() -> ExportMetricsServiceRequest:

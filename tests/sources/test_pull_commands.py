@@ -15,6 +15,7 @@ from rich.console import Console
 
 from goldspan import load_runs
 from goldspan.sources import trace_pull
+from goldspan.store.query_parameters import format_time
 from support.command_line import Goldspan
 from support.command_line import goldspan as goldspan  # a fixture
 from support.product_server import Request, accepted, failed, product_server
@@ -63,6 +64,19 @@ def test_extract_reads_a_tool_and_files_together(goldspan: Goldspan) -> None:
         result = goldspan("extract", f"phoenix+{server.url}", CAPTURES[0], *WHOLE_TIME, "--json")
     assert result.status == 0
     assert {run["run_id"] for run in result.documents} == {run.run_id for run in load_runs(*CAPTURES)}
+
+
+def test_the_range_of_time_keeps_runs_of_files_and_of_the_tool_beside_them(goldspan: Goldspan) -> None:
+    runs = sorted(load_runs(*CAPTURES), key=lambda run: run.start_ns or 0)
+    half = len(runs) // 2
+    between = sum(run.start_ns or 0 for run in runs[half - 1 : half + 1]) // 2
+    since, expected = format_time(between), {run.run_id for run in runs[half:]}
+    with product_server(PhoenixApi()) as server:
+        window = ("--since", since, "--until", "2100-01-01", "--json")
+        beside = goldspan("extract", f"phoenix+{server.url}", CAPTURES[0], *window)
+        files = goldspan("extract", *CAPTURES, *window)
+    assert {run["run_id"] for run in files.documents} == expected
+    assert {run["run_id"] for run in beside.documents} == expected
 
 
 @pytest.mark.e2e
@@ -143,9 +157,9 @@ def test_the_number_of_traces_is_limited_with_a_warning(goldspan: Goldspan) -> N
         (("phoenix://", "--max-traces", "0"), "Invalid value"),
         (("phoenix://user:secret@host",), "contains credentials"),
         (("langfuse://",), "LANGFUSE_PUBLIC_KEY"),
-        (("traces.jsonl", "--since", "24h"), "--since needs a tool to read traces from, such as phoenix://"),
-        (("traces.jsonl", "--until", "24h"), "--until needs a tool"),
-        (("traces.jsonl", "--max-traces", "3"), "--max-traces needs a tool"),
+        (("traces.jsonl", "--since", "24h", "--until", "48h"), "--since must be a time before --until"),
+        (("traces.jsonl", "--until", "soon"), "--until"),
+        (("traces.jsonl", "--max-traces", "3"), "--max-traces needs a tool to read traces from, such as phoenix://"),
         (("traces.jsonl", "--save-traces", "folder"), "--save-traces needs a tool"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from goldspan.batch.input_parts import divided_files, require_traces_in_folders
 from goldspan.cli.spark_scoring import SummarizingScorer
 from goldspan.errors import TraceFileError
 from goldspan.otlp import load_runs
+from goldspan.otlp.start_range import StartRange
 from goldspan.otlp.trace_files import FilePart, Loss, list_files
 from goldspan.spark.file_reading import FileReader
 from goldspan.spark.frame_scoring import run_evaluator
@@ -51,6 +53,17 @@ def test_traces_of_all_files_are_packed_and_summarized() -> None:
     assert len(rows) == len(summary) >= len({trace for run in load_runs(CAPTURES) for trace in run.trace_ids}) / 2
     assert (last["run_id"], len(summary.shown)) == (None, 3)
     assert {row["summary"] for row in rows} == {None}
+
+
+def test_a_range_of_time_is_that_of_the_starts_of_runs() -> None:
+    starts = sorted(run.start_ns or 0 for run in load_runs(CAPTURES))
+    start_range = StartRange(starts[len(starts) // 3], starts[len(starts) // 2])
+    packed, _, _ = read(list_files([CAPTURES], start_range))
+    partition = packed.rename_columns(["stitch_key", "session_id", "start_ns", "packed"]).sort_by("stitch_key")
+    evaluator = replace(run_evaluator(None, "request", None, None, False, None), start_range=start_range)
+    found = [each for some in PartitionScorer(evaluator, 100_000).evaluations(partition.to_batches()) for each in some]
+    assert packed.num_rows < read(list_files([CAPTURES]))[0].num_rows
+    assert {each.run.start_ns for each in found} == set(starts[len(starts) // 3 : len(starts) // 2])
 
 
 def test_an_empty_partition_has_no_summary() -> None:

@@ -22,6 +22,7 @@ from goldspan.batch.spill import SpillWriter
 from goldspan.batch.task_runner import TaskRunner
 from goldspan.extraction import ProgressReporter, extract
 from goldspan.model import ComponentSelector, Run, RunUnit, TelemetryRecord
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 from goldspan.otlp.trace_files import FilePart, OnLoss, part_bytes
 
 DEFAULT_MEMORY = 256 * 1024 * 1024
@@ -46,10 +47,12 @@ def extract_bounded(
     components: Sequence[ComponentSelector],
     memory: int,
     watch: ProgressReporter,
+    start_range: StartRange = ALL_STARTS,
 ) -> Generator[RunCollection, None, None]:
     """Yields the runs of the records by start time, which can be read as long as the context is active.
 
-    Records that take more than `memory` bytes are written to a temporary folder. The result is the same.
+    Records that take more than `memory` bytes are written to a temporary folder. The result is the same. Runs that
+    started outside `start_range` are left out.
     """
     remaining = iter(records)
     held: list[TelemetryRecord] = []
@@ -65,6 +68,7 @@ def extract_bounded(
             runs = extract(
                 held, unit=unit, golden_id_attributes=golden_id_attributes, components=components, watch=watch
             )
+            runs = start_range.select_runs(runs)
             held.clear()
     if size <= memory:
         yield runs
@@ -81,7 +85,7 @@ def extract_bounded(
                         writer.add(row, memory_size(record))
                 held.clear()
             spill = writer.finish()
-        options = extraction_options(unit, golden_id_attributes, components, bucket_bytes)
+        options = extraction_options(unit, golden_id_attributes, components, bucket_bytes, start_range)
         with TaskRunner() as runner:
             yield extract_spills([spill], options, runner, Path(folder))
 
@@ -91,10 +95,11 @@ def extraction_options(
     golden_id_attributes: Sequence[str] | None,
     components: Sequence[ComponentSelector],
     bucket_bytes: int,
+    start_range: StartRange,
 ) -> ExtractionOptions:
     """Returns options that can be sent to other processes."""
     attributes = tuple(golden_id_attributes) if golden_id_attributes else None
-    return ExtractionOptions(unit, attributes, tuple(components), bucket_bytes)
+    return ExtractionOptions(unit, attributes, tuple(components), bucket_bytes, start_range)
 
 
 def extract_files(
@@ -109,10 +114,12 @@ def extract_files(
     jobs: int,
     on_loss: OnLoss,
     on_read: Callable[[int], object],
+    start_range: StartRange = ALL_STARTS,
 ) -> PartitionedRuns:
     """Returns the runs in trace files, which the processes of a runner extract; they are in files in a folder.
 
-    `memory` is the budget of all processes together. `on_loss` and `on_read` are those of `read_records`.
+    `memory` is the budget of all processes together. `on_loss` and `on_read` are those of `read_records`. Runs that
+    started outside `start_range` are left out.
     """
     buffer_bytes, bucket_bytes = divided_memory(memory, jobs)
 
@@ -128,5 +135,5 @@ def extract_files(
     else:  # another process has another standard input
         parts = [runner.run(partial(read_into_spill, on_read=on_read), name, task) for name, task in tasks]
     report_losses(parts, files, on_loss)
-    options = extraction_options(unit, golden_id_attributes, components, bucket_bytes)
+    options = extraction_options(unit, golden_id_attributes, components, bucket_bytes, start_range)
     return extract_spills([part.spill for part in parts], options, runner, folder)

@@ -28,19 +28,22 @@ from goldspan.content.messages import cache_histories
 from goldspan.extraction.run_extraction import TraceExtractor, extract
 from goldspan.extraction.trace_links import call_id_key
 from goldspan.model import ComponentSelector, Run, RunUnit
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 
 _TRACE_ID_BYTES = 16
 _NO_PIECES: array[int] = array("Q")
 
 
 class ExtractionOptions(NamedTuple):
-    """What a run is, and how much memory extraction may use."""
+    """What a run is, which runs are kept, and how much memory extraction may use."""
 
     unit: RunUnit
     golden_id_attributes: tuple[str, ...] | None
     components: tuple[ComponentSelector, ...]
     bucket_bytes: int
     """The bytes of a bucket on disk up to which all of it is loaded into memory; there it takes a multiple."""
+    start_range: StartRange = ALL_STARTS
+    """When the runs that are kept started."""
 
 
 def divided_memory(memory: int, processes: int = 1) -> tuple[int, int]:
@@ -196,7 +199,7 @@ def extract_bucket(task: _BucketTask) -> _BucketRuns:
                 for trace_id in list(traces):
                     found = extractor.extract_trace(list(map(row_to_record, traces.pop(trace_id))))
                     if found.runs or found.links:
-                        spool.add(found.runs, number)
+                        spool.add(options.start_range.select_runs(found.runs), number)
                         links.add(found.links, number)
                         if found.asked_call_ids:
                             asked.append((number, found.asked_call_ids))
@@ -239,7 +242,7 @@ def extract_groups(task: _GroupTask) -> RunSpool:
                         components=options.components,
                         other_call_ids=task.answered,
                     )
-                    spool.add(runs, 0)
+                    spool.add(options.start_range.select_runs(runs), 0)
         return spool.finish()
 
 

@@ -11,6 +11,7 @@
 - ``spark_scoring``: evaluates with Apache Spark, for ``score``.
 - ``output_folder``: the folder of ``score --out``, with its manifest.
 - ``judge_options``: the settings of the LLM judge, its stage and its summary.
+- ``start_range_options``: the range of time in which the runs started that ``score`` and ``extract`` read.
 - ``pull_options``: the options with which ``score`` and ``extract`` read traces out of tools, and how they do it.
 - ``backfill_options``: the options with which ``export`` and ``score`` send scores to products, and how they do it.
 - ``tables``: prints evaluations and their summary, and formats runs.

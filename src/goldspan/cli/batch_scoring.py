@@ -22,6 +22,7 @@ from goldspan.cli.output_folder import OutputFolder, content_digest_of
 from goldspan.cli.scoring_options import ScoringOptions, scoring_options_from
 from goldspan.goldens import Goldens, load_goldens
 from goldspan.model import Evaluation, RunUnit
+from goldspan.otlp.start_range import StartRange
 from goldspan.otlp.trace_files import Loss
 
 PartFormat = Literal["jsonl", "parquet"]
@@ -123,10 +124,13 @@ def score_in_processes(
     limit: int | None,
     prints_json: bool,
     metrics: Sequence[str],
+    start_range: StartRange,
     out: PartOptions | None = None,
 ) -> EvaluationSummary:
     """Evaluate the runs in traces and return their summary; print the JSON of each, or write it to a folder."""
-    options = _Options(goldens, unit, golden_id_attributes, memory, jobs, limit, prints_json, tuple(metrics))
+    options = _Options(
+        goldens, unit, golden_id_attributes, memory, jobs, limit, prints_json, tuple(metrics), start_range
+    )
     if out is None:
         return _score(paths, spec, options, None)
     folder = OutputFolder(out.folder, paths, _described(spec, options, out), out.part_format)
@@ -146,6 +150,7 @@ class _Options(NamedTuple):
     limit: int | None
     prints_json: bool
     metrics: tuple[str, ...]
+    start_range: StartRange
 
 
 def _described(spec: ScoringSpec, options: _Options, out: PartOptions) -> dict[str, Any]:
@@ -158,11 +163,13 @@ def _described(spec: ScoringSpec, options: _Options, out: PartOptions) -> dict[s
         "out_format": out.part_format,
         "part_runs": out.runs_in_a_part,
         "limit": options.limit,
+        "since_ns": options.start_range.since_ns,
+        "until_ns": options.start_range.until_ns,
     }
 
 
 def _score(paths: list[str], spec: ScoringSpec, options: _Options, out: OutputFolder | None) -> EvaluationSummary:
-    goldens, unit, golden_id_attributes, memory, jobs, limit, prints_json, metrics = options
+    goldens, unit, golden_id_attributes, memory, jobs, limit, prints_json, metrics, start_range = options
     summary = EvaluationSummary(limit)
     losses: list[Loss] = []
     with ExitStack() as stack:
@@ -179,9 +186,10 @@ def _score(paths: list[str], spec: ScoringSpec, options: _Options, out: OutputFo
             memory=memory,
             jobs=jobs,
             on_loss=losses.append,
+            start_range=start_range,
         )
         if not len(runs):
-            raise no_runs_error(paths, unit)
+            raise no_runs_error(paths, unit, start_range)
 
         def tasks() -> Iterator[tuple[str, _ScoreTask]]:
             chunk_size = _RUNS_IN_A_CHUNK if out is None else out.runs_in_a_part

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from goldspan.cli import options, pull_options
+from goldspan.cli import options, pull_options, start_range_options
 
 EXAMPLES = """
 Examples:\n
   goldspan extract traces.jsonl\n
   goldspan extract traces/ more.pb.gz --json | jq .tools_used\n
   goldspan extract traces.jsonl --unit component -g goldens.yaml\n
+  goldspan extract lake/ --since 2026-01-31T08:00 --until 2026-01-31T09:00\n
   goldspan extract jaeger://localhost:16686 --since 1h\n
   cat traces.jsonl | goldspan extract -\n
 """
@@ -27,8 +28,8 @@ def extract(
         list[str] | None,
         typer.Option("--goldens", "-g", metavar="FILE", help="Golden file that declares components. May be repeated."),
     ] = None,
-    since: pull_options.PullSinceOption = None,
-    until: pull_options.PullUntilOption = None,
+    since: start_range_options.SinceRangeOption = None,
+    until: start_range_options.UntilRangeOption = None,
     max_traces: pull_options.MaxTracesOption = None,
     save_traces: pull_options.SaveTracesOption = None,
     as_json: options.JsonFlag = False,
@@ -40,11 +41,19 @@ def extract(
     from goldspan.goldens import load_goldens
     from goldspan.sinks.serialization import run_document, to_json
 
+    start_range = start_range_options.parse_start_range(since, until)
     loaded_goldens = load_goldens(*goldens) if goldens else None
+    kept_range = start_range_options.range_of_files(start_range, paths or ())
     paths = pull_options.pulled_traces(
-        context, paths, since=since, until=until, max_traces=max_traces, save_traces=save_traces
+        context, paths, start_range=start_range, max_traces=max_traces, save_traces=save_traces
     )
-    runs = load_runs_with_progress(paths, unit=unit, golden_id_attributes=golden_id_attribute, goldens=loaded_goldens)
+    runs = load_runs_with_progress(
+        paths,
+        unit=unit,
+        golden_id_attributes=golden_id_attribute,
+        goldens=loaded_goldens,
+        start_range=kept_range,
+    )
     console = stdout_console()
     if as_json:
         for run in runs:

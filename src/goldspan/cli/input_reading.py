@@ -33,6 +33,7 @@ from goldspan.errors import GoldspanError, TraceFileError
 from goldspan.extraction import extract
 from goldspan.goldens import Goldens
 from goldspan.model import NO_VOCABULARY, ComponentSelector, Run, RunUnit, TelemetryRecord
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 from goldspan.otlp.trace_files import Loss, OnLoss, list_files, read_records, total_bytes
 
 T = TypeVar("T")
@@ -57,16 +58,23 @@ def load_runs_with_progress(
     goldens: Goldens | None = None,
     description: str = "",
     memory: int = DEFAULT_MEMORY,
+    start_range: StartRange = ALL_STARTS,
 ) -> Iterator[Run]:
-    """Yield the runs in traces, with the components that the goldens declare.
+    """Yield the runs in traces that started in a range of time, with the components that the goldens declare.
 
     On a terminal a bar shows the progress of reading and, with a `description`, of the caller's work on the runs.
     Unreadable places are reported at the end. Raises `TraceFileError` where no run is found. Traces that take more than
     `memory` bytes are divided on disk.
     """
-    attributes = golden_id_attributes
     return transform_runs(
-        paths, iter, unit=unit, golden_id_attributes=attributes, goldens=goldens, description=description, memory=memory
+        paths,
+        iter,
+        unit=unit,
+        golden_id_attributes=golden_id_attributes,
+        goldens=goldens,
+        description=description,
+        memory=memory,
+        start_range=start_range,
     )
 
 
@@ -81,6 +89,7 @@ def transform_runs(
     is_streamed: bool = False,
     memory: int = DEFAULT_MEMORY,
     jobs: int = 1,
+    start_range: StartRange = ALL_STARTS,
 ) -> Iterator[T]:
     """Yield what `transform` returns for the runs in traces, one item for each run; see `load_runs_with_progress`.
 
@@ -96,6 +105,7 @@ def transform_runs(
             memory=memory,
             jobs=jobs,
             on_loss=losses.append,
+            start_range=start_range,
         ) as runs:
             number = len(runs)
             items = transform(runs)
@@ -103,7 +113,7 @@ def transform_runs(
     finally:
         print_losses(losses)
     if not number:
-        raise no_runs_error(paths, unit)
+        raise no_runs_error(paths, unit, start_range)
 
 
 @contextmanager
@@ -116,30 +126,38 @@ def _extracted_runs(
     memory: int,
     jobs: int,
     on_loss: OnLoss,
+    start_range: StartRange,
 ) -> Generator[RunCollection, None, None]:
     what: dict[str, Any] = {
         "unit": unit,
         "golden_id_attributes": golden_id_attributes,
         "components": components,
         "memory": memory,
+        "start_range": start_range,
     }
     if jobs == 1:
-        with extract_bounded(read_with_progress(paths, on_loss), watch=with_known_total, **what) as runs:
+        records = read_with_progress(paths, on_loss, start_range)
+        with extract_bounded(records, watch=with_known_total, **what) as runs:
             yield runs
         return
     with TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, TaskRunner(jobs) as runner:
         yield extract_files_with_progress(paths, runner, Path(folder), jobs=jobs, on_loss=on_loss, **what)
 
 
-def extract_files_with_progress(paths: list[str], runner: TaskRunner, folder: Path, **options: Any) -> PartitionedRuns:
+def extract_files_with_progress(
+    paths: list[str], runner: TaskRunner, folder: Path, *, start_range: StartRange, **options: Any
+) -> PartitionedRuns:
     """Return the runs in traces as `extract_files` does, with a progress bar of bytes on a terminal."""
     with byte_progress_bar(total_bytes(paths), "reading traces") as read:
-        return extract_files(list_files(paths), runner, folder, on_read=read, **options)
+        files = list_files(paths, start_range)
+        return extract_files(files, runner, folder, on_read=read, start_range=start_range, **options)
 
 
-def no_runs_error(paths: list[str], unit: RunUnit) -> TraceFileError:
-    """Return the error for traces without a run."""
+def no_runs_error(paths: list[str], unit: RunUnit, start_range: StartRange) -> TraceFileError:
+    """Return the error for traces without a run that started in a range of time."""
     names = ", ".join("standard input" if path == "-" else Path(path).name or path for path in paths)
+    if start_range.is_bounded:
+        return TraceFileError(f"no {unit} found in {names} that started in the range of --since and --until")
     return TraceFileError(f"no {unit} found in {names}: {_EMPTY_HINT if _are_empty(paths) else _NO_RUNS_HINTS[unit]}")
 
 
@@ -165,10 +183,12 @@ def extract_runs(
         )
 
 
-def read_with_progress(paths: list[str], on_loss: OnLoss) -> Iterator[TelemetryRecord]:
+def read_with_progress(
+    paths: list[str], on_loss: OnLoss, start_range: StartRange = ALL_STARTS
+) -> Iterator[TelemetryRecord]:
     """Yield the records of traces, with a progress bar on a terminal."""
     with byte_progress_bar(total_bytes(paths), "reading traces") as read:
-        yield from read_records(paths, on_loss=on_loss, on_read=read)
+        yield from read_records(paths, on_loss=on_loss, on_read=read, start_range=start_range)
 
 
 def _are_empty(paths: list[str]) -> bool:

@@ -15,30 +15,12 @@ import typer
 from goldspan.errors import ConfigurationError, GoldspanError, TraceFileError
 
 if TYPE_CHECKING:
+    from goldspan.otlp.start_range import StartRange
     from goldspan.sources.time_window import TimeWindow
     from goldspan.sources.trace_pull import PullProgress
 
 _PANEL = "Traces from other tools"
 
-PullSinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="Of a tool, read the traces that began at TIME or later: 2026-01-31, 2026-01-31T08:00, or 24h, 7d. "
-        "Default: 24h",
-        rich_help_panel=_PANEL,
-    ),
-]
-PullUntilOption = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="TIME",
-        help="Of a tool, read the traces that began before TIME. Default: now",
-        rich_help_panel=_PANEL,
-    ),
-]
 MaxTracesOption = Annotated[
     int | None,
     typer.Option(
@@ -59,15 +41,15 @@ SaveTracesOption = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-DEFAULT_SINCE = "24h"
+_DEFAULT_NS = 24 * 3600 * 10**9
+"""How long before now the traces of a tool began, if no time is named."""
 
 
 def pulled_traces(
     context: typer.Context,
     paths: list[str] | None,
     *,
-    since: str | None,
-    until: str | None,
+    start_range: StartRange,
     max_traces: int | None,
     save_traces: Path | None,
 ) -> list[str]:
@@ -81,14 +63,15 @@ def pulled_traces(
     all_paths = list(paths or ())
     urls = list(dict.fromkeys(filter(is_source_url, all_paths)))
     if not urls:
-        options = {"--since": since, "--until": until, "--max-traces": max_traces, "--save-traces": save_traces}
-        for option, value in options.items():
+        if not all_paths and start_range.is_bounded:
+            raise ConfigurationError("--since and --until need traces: rows of --cases have no time")
+        for option, value in {"--max-traces": max_traces, "--save-traces": save_traces}.items():
             if value is not None:
                 raise ConfigurationError(f"{option} needs a tool to read traces from, such as phoenix://localhost:6006")
         return all_paths
     if save_traces is not None and len(urls) > 1:
         raise ConfigurationError("--save-traces keeps the traces of one tool; name one URL in each command")
-    window = _window(since, until)
+    window = _window(start_range)
     folders = {}
     for url in urls:
         folder = save_traces or Path(context.with_resource(TemporaryDirectory(prefix="goldspan-traces-")))
@@ -97,14 +80,12 @@ def pulled_traces(
     return [folders.get(path, path) for path in all_paths]
 
 
-def _window(since: str | None, until: str | None) -> TimeWindow:
-    from goldspan.cli.options import parse_time_option
+def _window(start_range: StartRange) -> TimeWindow:
     from goldspan.sources.time_window import TimeWindow
 
-    start_ns = parse_time_option(since or DEFAULT_SINCE, "--since")
-    end_ns = parse_time_option(until, "--until")
-    assert start_ns is not None
-    end_ns = time.time_ns() if end_ns is None else end_ns
+    now_ns = time.time_ns()
+    start_ns = now_ns - _DEFAULT_NS if start_range.since_ns is None else start_range.since_ns
+    end_ns = now_ns if start_range.until_ns is None else start_range.until_ns
     if start_ns >= end_ns:
         raise ConfigurationError("--since must be a time before --until")
     return TimeWindow(start_ns, end_ns)

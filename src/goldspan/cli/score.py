@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from goldspan.cli import backfill_options, batch_options, options, pull_options
+from goldspan.cli import backfill_options, batch_options, options, pull_options, start_range_options
 from goldspan.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Examples:\n
   goldspan score traces/ -g goldens.yaml --to phoenix --to mlflow:https://mlflow.example\n
   goldspan score traces/ -g goldens.yaml --to langfuse --dry-run --json\n
   goldspan score lake/ -g goldens.yaml --jobs 8 --memory 2GB --out results\n
+  goldspan score lake/ -g goldens.yaml --since 2026-01-31T08:00 --until 2026-01-31T09:00\n
   goldspan score s3://bucket/spans/2026-01-31/ --jobs 4 --json > scores.jsonl\n
   goldspan score lake/ -g goldens.yaml --engine spark --spark-master spark://host:7077 --out results\n
 """
@@ -88,8 +89,8 @@ def score(
         typer.Option("--format", metavar="FORM", help="Output format: text, json or markdown."),
     ] = "text",
     as_json: options.JsonFlag = False,
-    since: pull_options.PullSinceOption = None,
-    until: pull_options.PullUntilOption = None,
+    since: start_range_options.SinceRangeOption = None,
+    until: start_range_options.UntilRangeOption = None,
     max_traces: pull_options.MaxTracesOption = None,
     save_traces: pull_options.SaveTracesOption = None,
     to: backfill_options.ToOption = None,
@@ -119,6 +120,7 @@ def score(
         raise ConfigurationError(
             "name what to score: files with traces, a tool such as phoenix://localhost:6006, or --cases FILE"
         )
+    start_range = start_range_options.parse_start_range(since, until)
     backfill = backfill_options.backfill_from(to, dry_run=dry_run, state=state, rate=rate, give_up_after=give_up_after)
     if backfill is not None and cases:
         raise ConfigurationError("--to needs traces: no product can show the scores of --cases, which have no trace")
@@ -178,8 +180,9 @@ def score(
         engine, spark_master, spark_conf, out, out_format, cases=cases, jobs=jobs, memory=memory
     )
     judge_stage = None if judging is None else judging.start(scoring.judge_lowers_metric, metric_names)
+    kept_range = start_range_options.range_of_files(start_range, paths or ())
     paths = pull_options.pulled_traces(
-        context, paths, since=since, until=until, max_traces=max_traces, save_traces=save_traces
+        context, paths, start_range=start_range, max_traces=max_traces, save_traces=save_traces
     )
     form: tables.ScoreFormat = "json" if as_json else format
     row_errors: list[str] = []
@@ -196,6 +199,7 @@ def score(
             golden_id_attributes=golden_id_attribute,
             limit=None if form == "json" else limit,
             prints_json=form == "json",
+            start_range=kept_range,
         )
         tables.print_summary(summary, form, verbose=verbose)
     elif out is not None or (jobs > 1 and judge_stage is None and backfill is None):
@@ -210,6 +214,7 @@ def score(
             limit=None if form == "json" else limit,
             prints_json=form == "json",
             metrics=sorted(metric_names),
+            start_range=kept_range,
             out=batch_scoring.PartOptions(Path(out), out_format, part_runs) if out is not None else None,
         )
         tables.print_summary(summary, form, verbose=verbose)
@@ -226,6 +231,7 @@ def score(
             is_streamed=form == "json",
             memory=memory_bytes,
             jobs=jobs,
+            start_range=kept_range,
         )
         if judge_stage is not None or backfill is not None:
             results = tables.keep_all(results, kept)

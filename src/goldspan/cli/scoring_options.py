@@ -19,6 +19,7 @@ from goldspan.errors import ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.goldens.spelling import did_you_mean
 from goldspan.model import Evaluation, RunUnit
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 from goldspan.scoring.metrics import Metric
 from goldspan.scoring.metrics.registry import resolve_metrics
 
@@ -192,11 +193,13 @@ def evaluate_inputs(
     is_streamed: bool = False,
     memory: int = DEFAULT_MEMORY,
     jobs: int = 1,
+    start_range: StartRange = ALL_STARTS,
 ) -> tuple[Iterable[Evaluation], list[str]]:
     """Evaluate every run in traces, or every row of case files, lazily; also return the errors of invalid rows.
 
     `transform` is applied to the evaluations. On a terminal a bar shows the progress; `is_streamed`: see
     `with_progress_bar`. `memory` is the budget of extraction in bytes, and `jobs` the number of its processes.
+    Runs that started outside `start_range` are left out.
     """
 
     def evaluate_all(inputs: Iterable[Case]) -> Iterable[Evaluation]:
@@ -215,6 +218,7 @@ def evaluate_inputs(
         is_streamed=is_streamed,
         memory=memory,
         jobs=jobs,
+        start_range=start_range,
     )
     return evaluations, []
 

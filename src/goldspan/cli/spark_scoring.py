@@ -18,6 +18,7 @@ from goldspan.cli.input_reading import no_runs_error, print_losses
 from goldspan.errors import BatchError, ConfigurationError
 from goldspan.goldens import Goldens
 from goldspan.model import Evaluation, Run, RunUnit
+from goldspan.otlp.start_range import StartRange
 from goldspan.otlp.trace_files import list_files
 from goldspan.spark.evaluation_rows import EVALUATION_SCHEMA, evaluation_batch
 from goldspan.spark.file_reading import TraceFiles
@@ -44,12 +45,13 @@ def score_with_spark(
     golden_id_attributes: Sequence[str] | None,
     limit: int | None,
     prints_json: bool,
+    start_range: StartRange,
 ) -> EvaluationSummary:
     """Evaluate the runs in traces and return their summary; print the JSON of each, or write it to a folder.
 
     The executors read the files, so these are on a shared file system or have URLs. Raises `BatchError` if Spark fails.
     """
-    files = list_files(paths)
+    files = list_files(paths, start_range)
     for file in files:
         if not file.can_be_opened_again:
             raise ConfigurationError(f"--engine spark cannot read {file.path}: name files that the executors can open")
@@ -57,7 +59,7 @@ def score_with_spark(
         raise ConfigurationError(f"--out {spark_options.out}: it exists; --engine spark writes a new folder")
     require_spark()
     components = () if goldens is None else goldens.components
-    evaluator = RunEvaluator(_CaseEvaluator(evaluate), unit, golden_id_attributes, components)
+    evaluator = RunEvaluator(_CaseEvaluator(evaluate), unit, golden_id_attributes, components, start_range)
     with _spark_session(spark_options) as spark:
         traces = TraceFiles(spark, files)
         if _PARTITIONS not in spark_options.settings:
@@ -72,7 +74,7 @@ def score_with_spark(
                 summary.merge(pickle.loads(row[_SUMMARY]))
             print_losses(traces.losses())
             if not summary:
-                raise no_runs_error(paths, unit)
+                raise no_runs_error(paths, unit, start_range)
             results = rows.where(f"{_SUMMARY} is null").drop(_SUMMARY)
             if spark_options.out is not None:
                 _write(results, spark_options.out, spark_options.out_format)

@@ -3,6 +3,7 @@
 Modules in reading order:
 
 ``trace_files``: reads records from files, folders and standard input.
+``start_range``: which runs of files are needed, by their start.
 ``remote_files``: opens files by URL with fsspec.
 ``streams``: decompresses bytes and splits them into lines.
 ``format_detection``: detects the format of a byte stream by its first bytes.

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, cast
 from goldspan.errors import GoldspanWarning, TraceFileError
 from goldspan.model import TelemetryRecord
 from goldspan.otlp import format_detection, parquet_files, remote_files
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 from goldspan.otlp.streams import LossReporter, decompress
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ OnBytesRead = Callable[[int], object]
 
 
 def read_records(
-    paths: Iterable[str | os.PathLike[str]], *, on_loss: OnLoss | None = None, on_read: OnBytesRead | None = None
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    on_loss: OnLoss | None = None,
+    on_read: OnBytesRead | None = None,
+    start_range: StartRange = ALL_STARTS,
 ) -> Iterator[TelemetryRecord]:
     """Reads the spans and log records of files, folders and standard input.
 
@@ -65,12 +70,13 @@ def read_records(
             `GoldspanWarning`.
         on_read: Called with the number of bytes read since the last call: of a compressed file, its own bytes; of
             standard input, the decompressed bytes.
+        start_range: The runs that are needed. Records that started more than an hour before or after it are left out.
 
     Raises:
         TraceFileError: A path does not exist (raised at once), or a file is no trace file (raised when it is read).
     """
     sources = [(os.fspath(path), _files_below(os.fspath(path))) for path in paths]
-    return _read_all(sources, on_loss, on_read)
+    return _read_all(sources, on_loss, on_read, start_range)
 
 
 def total_bytes(paths: Iterable[str | os.PathLike[str]]) -> int | None:
@@ -127,6 +133,8 @@ class FilePart:
     start: int = 0
     end: int | None = None
     """`None`: the end of the file."""
+    start_range: StartRange = ALL_STARTS
+    """The runs that are needed; see `read_records`."""
 
     @property
     def is_whole(self) -> bool:
@@ -139,8 +147,8 @@ class FilePart:
         return remote_files.is_url(self.path) or os.path.isfile(self.path)
 
 
-def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[FilePart]:
-    """Returns the trace files that `read_records` reads, in its order.
+def list_files(paths: Iterable[str | os.PathLike[str]], start_range: StartRange = ALL_STARTS) -> list[FilePart]:
+    """Returns the trace files that `read_records` reads, in its order, for the runs that started in a range of time.
 
     Raises `TraceFileError` for a path that does not exist.
     """
@@ -148,7 +156,8 @@ def list_files(paths: Iterable[str | os.PathLike[str]]) -> list[FilePart]:
     for named in paths:
         path = os.fspath(named)
         files = _files_below(path)
-        parts += [FilePart(path)] if files is None else [FilePart(file, path) for file in files]
+        folder = None if files is None else path
+        parts += [FilePart(file, folder, start_range=start_range) for file in ([path] if files is None else files)]
     return parts
 
 
@@ -190,17 +199,21 @@ def read_part(part: FilePart, on_loss: OnLoss, on_read: OnBytesRead | None = Non
 
 
 def _read_all(
-    sources: list[tuple[str, list[str] | None]], on_loss: OnLoss | None, on_read: OnBytesRead | None
+    sources: list[tuple[str, list[str] | None]],
+    on_loss: OnLoss | None,
+    on_read: OnBytesRead | None,
+    start_range: StartRange,
 ) -> Iterator[TelemetryRecord]:
     for path, files in sources:
         if files is None:
-            yield from _read_with_warning(path, on_loss, on_read)
+            yield from _read_with_warning(FilePart(path, start_range=start_range), on_loss, on_read)
         else:
-            yield from _read_folder(path, files, on_loss, on_read)
+            parts = [FilePart(file, path, start_range=start_range) for file in files]
+            yield from _read_folder(path, parts, on_loss, on_read)
 
 
 def _read_folder(
-    folder: str, files: list[str], on_loss: OnLoss | None, on_read: OnBytesRead | None
+    folder: str, files: list[FilePart], on_loss: OnLoss | None, on_read: OnBytesRead | None
 ) -> Iterator[TelemetryRecord]:
     """Reads the trace files of a folder. Another file is only a loss; if there is no trace file, it is an error."""
     errors: list[TraceFileError] = []
@@ -209,7 +222,7 @@ def _read_folder(
             yield from _read_with_warning(file, on_loss, on_read)
         except TraceFileError as error:
             errors.append(error)
-            loss = no_traces_loss(file)
+            loss = no_traces_loss(file.path)
             _warn([loss]) if on_loss is None else on_loss(loss)
     if len(errors) == len(files):
         raise no_traces_in_folder(folder, errors[0]) from errors[0]
@@ -225,8 +238,9 @@ def no_traces_in_folder(folder: str, first: object) -> TraceFileError:
     return TraceFileError(f"{folder}: no file in this folder holds traces; the first: {first}")
 
 
-def _read_with_warning(path: str, on_loss: OnLoss | None, on_read: OnBytesRead | None) -> Iterator[TelemetryRecord]:
-    part = FilePart(path)
+def _read_with_warning(
+    part: FilePart, on_loss: OnLoss | None, on_read: OnBytesRead | None
+) -> Iterator[TelemetryRecord]:
     if on_loss is not None:
         yield from _read_file(part, on_loss, on_read)
         return
@@ -245,6 +259,7 @@ def _read_file(part: FilePart, on_loss: OnLoss, on_read: OnBytesRead | None) -> 
     """Reads one file. Losses before the first readable record are held back: they may become an error."""
     path = part.path
     name = "standard input" if path == _STDIN else path
+    needed = part.start_range.with_margin()
     held: list[Loss] = []
     readable = part.start > 0  # the start of the file was readable
 
@@ -258,7 +273,7 @@ def _read_file(part: FilePart, on_loss: OnLoss, on_read: OnBytesRead | None) -> 
             raise _no_traces_error(held)
 
     if part.is_whole and _is_parquet(path):
-        groups = _read_parquet(path, report, on_read)
+        groups = _read_parquet(path, needed, report, on_read)
     else:
         groups = format_detection.decode_stream(_read_chunks(part, report, on_read), report)
     for records in groups:
@@ -266,7 +281,7 @@ def _read_file(part: FilePart, on_loss: OnLoss, on_read: OnBytesRead | None) -> 
             readable = True
             for loss in held:
                 on_loss(loss)
-        yield from records
+        yield from needed.select_records(records) if needed.is_bounded else records
     if held and not readable:
         raise _no_traces_error(held)
 
@@ -288,7 +303,9 @@ def _is_parquet(path: str) -> bool:
         return False  # the error is raised where the file is read
 
 
-def _read_parquet(path: str, report: LossReporter, on_read: OnBytesRead | None) -> Iterator[Sequence[TelemetryRecord]]:
+def _read_parquet(
+    path: str, needed: StartRange, report: LossReporter, on_read: OnBytesRead | None
+) -> Iterator[Sequence[TelemetryRecord]]:
     size = 0 if on_read is None else _size_of(path)
 
     def on_share_read(share: float) -> None:
@@ -296,10 +313,10 @@ def _read_parquet(path: str, report: LossReporter, on_read: OnBytesRead | None) 
             on_read(round(size * share))
 
     if not remote_files.is_url(path):
-        yield from parquet_files.decode_file(path, report, on_share_read)
+        yield from parquet_files.decode_file(path, report, on_share_read, needed)
         return
     with remote_files.open_url(path) as file:
-        yield from parquet_files.decode_file(file, report, on_share_read)
+        yield from parquet_files.decode_file(file, report, on_share_read, needed)
 
 
 def _read_chunks(part: FilePart, report: LossReporter, on_read: OnBytesRead | None) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from goldspan.extraction import extract
 from goldspan.model import ComponentSelector, Evaluation, Run, RunUnit, TelemetryRecord
+from goldspan.otlp.start_range import ALL_STARTS, StartRange
 from goldspan.spark.evaluation_rows import evaluation_batch
 from goldspan.spark.record_packing import unpack_records
 
@@ -27,13 +28,15 @@ class RunEvaluator:
     golden_id_attributes: Sequence[str] | None = None
     components: Sequence[ComponentSelector] = ()
     """The components that the goldens declare."""
+    start_range: StartRange = ALL_STARTS
+    """When the runs that are evaluated started."""
 
     def evaluate(self, records: Iterable[TelemetryRecord]) -> list[Evaluation]:
         """Return the evaluations of the runs, by start time."""
         runs = extract(
             records, unit=self.unit, golden_id_attributes=self.golden_id_attributes, components=self.components
         )
-        return [self.evaluate_run(run) for run in runs]
+        return [self.evaluate_run(run) for run in self.start_range.select_runs(runs)]
 
     def evaluate_part(self, records: Iterable[TelemetryRecord], limit: int) -> list[Evaluation]:
         """Return the evaluations of runs of which only the first records are known. None of them has a verdict."""
