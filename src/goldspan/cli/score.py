@@ -32,7 +32,7 @@ Examples:\n
   goldspan score traces/ -g goldens.yaml --to phoenix --to mlflow:https://mlflow.example\n
   goldspan score traces/ -g goldens.yaml --to langfuse --dry-run --json\n
   goldspan score lake/ -g goldens.yaml --jobs 8 --memory 2GB --out results\n
-  goldspan score lake/ -g goldens.yaml --since 2026-01-31T08:00 --until 2026-01-31T09:00\n
+  goldspan score lake/ -g goldens.yaml --since 2026-01-31T08:00 --until 2026-01-31T09:00 --out results\n
   goldspan score s3://bucket/spans/2026-01-31/ --jobs 4 --json > scores.jsonl\n
   goldspan score lake/ -g goldens.yaml --engine spark --spark-master spark://host:7077 --out results\n
 """
