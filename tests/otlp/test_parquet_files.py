@@ -106,6 +106,12 @@ def test_a_file_that_is_cut_off_is_an_error(tmp_path, captured):
         list(read_records([path]))
 
 
+def test_text_that_is_not_utf_8_ends_the_file(tmp_path):
+    names = pa.array([b"a\xff"]).view(pa.string())
+    with pytest.raises(TraceFileError, match=r"the Parquet data is damaged .*utf-8"):
+        records_of(pa.table({"TraceId": [TRACE], "SpanId": [SPAN], "SpanName": names}), tmp_path)
+
+
 def test_an_empty_table_is_valid(tmp_path):
     path = tmp_path / "spans.parquet"
     assert write_records([], str(path)) == 0

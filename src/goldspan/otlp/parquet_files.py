@@ -48,13 +48,13 @@ def decode_file(
         fragment = _fragment_of(source) if start_range.is_bounded else None
         with pq.ParquetFile(source, metadata=None if fragment is None else fragment.metadata) as file:
             names = span_rows.column_names(file.schema_arrow.names)
-            rows, groups = file.metadata.num_rows, list(range(file.num_row_groups))
-            if fragment is not None:
-                groups = _groups_in(start_range, fragment, names)
-                if skipped := rows - sum(file.metadata.row_group(group).num_rows for group in groups):
-                    yield []
-                    on_share_read(skipped / rows)
-            for first, batch in _iter_batches(file, groups, list(names.values())):
+            sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+            rows = sum(sizes)
+            groups = range(len(sizes)) if fragment is None else _groups_in(start_range, fragment, names)
+            if skipped := rows - sum(sizes[group] for group in groups):
+                yield []
+                on_share_read(skipped / rows)
+            for first, batch in _iter_batches(file, groups, sizes, list(names.values())):
                 positions = _positions_in(start_range, batch, names)
                 records = _records_of(batch, first, positions, names, report)
                 if records or len(positions) < batch.num_rows:
@@ -62,7 +62,7 @@ def decode_file(
                 on_share_read(batch.num_rows / rows)
     except DecodeError as error:
         report("whole file", str(error))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         report("end of file", f"the Parquet data is damaged ({error})")
 
 
@@ -111,7 +111,7 @@ def _fragment_of(source: Any) -> Any:
     return ParquetFileFormat().make_fragment(source, LocalFileSystem() if isinstance(source, str) else None)
 
 
-def _groups_in(start_range: StartRange, fragment: Any, names: Mapping[str, str]) -> list[int]:
+def _groups_in(start_range: StartRange, fragment: Any, names: Mapping[str, str]) -> Sequence[int]:
     """Returns the numbers of the row groups that can have records in the range, by their statistics."""
     name = names.get("Timestamp")
     condition = None if name is None else _time_condition(start_range, name, fragment.physical_schema.field(name).type)
@@ -126,14 +126,14 @@ def _time_condition(start_range: StartRange, name: str, found: Any) -> Any:
     Rows without a time are in it.
     """
     import pyarrow as pa
-    from pyarrow.dataset import field
+    from pyarrow.dataset import field, scalar
 
     if not (pa.types.is_timestamp(found) or pa.types.is_int64(found) or pa.types.is_uint64(found)):
         return None
     unit_ns = _UNIT_NS[found.unit] if pa.types.is_timestamp(found) else 1
     lowest, highest = (0, 2**64 - 1) if pa.types.is_uint64(found) else (-(2**63), 2**63 - 1)
     time = field(name)
-    inside = pa.scalar(True)
+    inside = scalar(True)
     if start_range.since_ns is not None:
         start = -(-start_range.since_ns // unit_ns)
         inside = time >= pa.scalar(max(lowest, min(start, highest)), found)
@@ -142,12 +142,13 @@ def _time_condition(start_range: StartRange, name: str, found: Any) -> Any:
     return time.is_null() | (time == pa.scalar(0, found)) | inside
 
 
-def _iter_batches(file: Any, groups: Sequence[int], columns: list[str]) -> Iterator[tuple[int, Any]]:
+def _iter_batches(
+    file: Any, groups: Sequence[int], sizes: Sequence[int], columns: list[str]
+) -> Iterator[tuple[int, Any]]:
     """Yields the batches of some row groups, each with the number of its first row in the file, from 0.
 
-    The scanner of a dataset would hold whole row groups, and some of them at a time. Here one batch is in memory.
+    Without threads one batch is in memory at a time. The scanner of a dataset would decode whole row groups.
     """
-    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     firsts = list(accumulate(sizes, initial=0))
     for _, together in groupby(enumerate(groups), lambda item: item[1] - item[0]):
         numbers = [group for _, group in together]
