@@ -154,6 +154,12 @@ def test_the_columns_of_opentelemetry_arrow_are_recognised():
     }
 
 
+def test_a_table_with_two_columns_of_the_same_name_is_rejected():
+    assert column_names(["TraceId", "SpanId", "SpanName", "Price", "Price"]).keys() == {"TraceId", "SpanId", "SpanName"}
+    with pytest.raises(DecodeError, match="two columns have the name Timestamp"):
+        column_names(["TraceId", "SpanId", "SpanName", "Timestamp", "Timestamp"])
+
+
 def test_a_table_of_something_else_is_rejected():
     with pytest.raises(DecodeError, match="no table of spans or logs"):
         column_names(["TraceId", "price"])

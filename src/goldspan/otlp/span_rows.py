@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal
@@ -150,9 +151,9 @@ def _set_time(row: Row, time_ns: int | None, typed: dict[str, Any]) -> None:
 def column_names(columns: Iterable[str]) -> dict[str, str]:
     """Returns the columns that a table has and records are made of: our name of each, and its name in the table.
 
-    Raises `DecodeError` if the columns are those of no table of spans or logs.
+    Raises `DecodeError` if the columns are those of no table of spans or logs, or two of them have the same name.
     """
-    existing = set(columns)
+    existing = Counter(columns)
     found = {}
     for name in (*COLUMNS, _EVENTS):
         for other in (name, *_OTHER_NAMES.get(name, ())):
@@ -165,6 +166,8 @@ def column_names(columns: Iterable[str]) -> dict[str, str]:
             "no table of spans or logs: it needs the columns TraceId, SpanId and SpanName of otel_traces, or TraceId "
             "and LogAttributes of otel_logs"
         )
+    if repeated := [name for name in found.values() if existing[name] > 1]:
+        raise DecodeError(f"two columns have the name {repeated[0]}")
     return found
 
 
