@@ -20,6 +20,7 @@ from goldspan.model import Run, RunUnit, SpanRecord, TelemetryRecord
 from goldspan.otlp import read_records
 from support.laws import examples
 from support.random_traces import HOW, asked, tell
+from support.span_builders import agent, trace_id
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 UNITS: tuple[RunUnit, ...] = ("request", "component", "conversation")
@@ -122,3 +123,12 @@ def test_results_of_calls_that_another_trace_made_are_known_in_parts_too() -> No
     runs = extract(records)
     assert [run.health.results_unknown for run in runs] == [0, 0, 1]
     assert extract_in_parts(records, "request") == runs
+
+
+def test_runs_that_start_together_are_in_the_order_of_their_first_spans() -> None:
+    at = {"start_ns": 5, "end_ns": 6}
+    records = [agent(trace_id=trace_id(number), **at) for number in (3, 1, 2, 9, 4)]
+    for order in (records, records[::-1]):
+        wanted = [(record.trace_id,) for record in order]
+        assert [run.trace_ids for run in extract(order)] == wanted
+        assert [run.trace_ids for run in extract_in_parts(order, "request", parts=2)] == wanted

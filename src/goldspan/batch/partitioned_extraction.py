@@ -25,7 +25,7 @@ from goldspan.batch.run_spool import RunPlace, RunReader, RunSpool, RunSpoolWrit
 from goldspan.batch.spill import BUCKETS, Spill, SpillWriter, iter_groups
 from goldspan.batch.task_runner import TaskRunner
 from goldspan.content.messages import cache_histories
-from goldspan.extraction.run_extraction import TraceExtractor, extract
+from goldspan.extraction.run_extraction import TraceExtractor, extract, first_places
 from goldspan.extraction.trace_links import call_id_key
 from goldspan.model import ComponentSelector, Run, RunUnit
 from goldspan.otlp.start_range import ALL_STARTS, StartRange
@@ -53,21 +53,23 @@ def divided_memory(memory: int, processes: int = 1) -> tuple[int, int]:
 
 
 class PartitionedRuns:
-    """Extracted runs on disk, ordered by start time and id."""
+    """Extracted runs on disk, in the order of `extract`: by start time, then by their first spans, then by id."""
 
     def __init__(self, spools: Sequence[tuple[RunSpool, frozenset[int]]]) -> None:
         """Sort the runs of some spools, each of which is given with the traces whose runs do not count."""
         self._paths = [spool.path for spool, _ in spools]
-        self._files, self._offsets, starts, ids = array("I"), array("Q"), array("Q"), array("Q")
+        self._files, self._offsets, starts, places = array("I"), array("Q"), array("Q"), array("Q")
         for number, (spool, excluded) in enumerate(spools):
-            for offset, start, run_id, trace in zip(spool.offsets, spool.starts, spool.ids, spool.traces, strict=True):
+            for offset, start, place, trace in zip(
+                spool.offsets, spool.starts, spool.places, spool.traces, strict=True
+            ):
                 if trace not in excluded:
                     self._files.append(number)
                     self._offsets.append(offset)
                     starts.append(start)
-                    ids.append(run_id)
-        self._order = array("I", sorted(range(len(starts)), key=lambda number: (starts[number], ids[number])))
-        self._sort_equal_ids(starts, ids)
+                    places.append(place)
+        self._order = array("I", sorted(range(len(starts)), key=lambda number: (starts[number], places[number])))
+        self._sort_equal_places(starts, places)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -83,17 +85,17 @@ class PartitionedRuns:
     def _place(self, number: int) -> RunPlace:
         return RunPlace(self._paths[self._files[number]], self._offsets[number])
 
-    def _sort_equal_ids(self, starts: array[int], ids: array[int]) -> None:
-        """Sorts runs with the same start, whose ids begin alike, by their complete ids, which only their files hold."""
+    def _sort_equal_places(self, starts: array[int], places: array[int]) -> None:
+        """Sorts runs of a trace that start at the same time by their ids, which only their files hold."""
         order = self._order
         first = 0
         with RunReader() as reader:
             for last in range(1, len(order) + 1):
                 one, other = order[first], order[min(last, len(order) - 1)]
-                if last == len(order) or (starts[one], ids[one]) != (starts[other], ids[other]):
+                if last == len(order) or (starts[one], places[one]) != (starts[other], places[other]):
                     if last - first > 1:
-                        complete = {number: reader.read(*self._place(number)).run_id for number in order[first:last]}
-                        order[first:last] = array("I", sorted(complete, key=complete.__getitem__))
+                        ids = {number: reader.read(*self._place(number)).run_id for number in order[first:last]}
+                        order[first:last] = array("I", sorted(ids, key=ids.__getitem__))
                     first = last
 
 
@@ -197,9 +199,12 @@ def extract_bucket(task: _BucketTask) -> _BucketRuns:
         for traces in iter_groups(task.spills, task.bucket, max_bytes=options.bucket_bytes, folder=folder):
             with garbage_collection_paused(), cache_histories():
                 for trace_id in list(traces):
-                    found = extractor.extract_trace(list(map(row_to_record, traces.pop(trace_id))))
+                    rows = traces.pop(trace_id)
+                    records = list(map(row_to_record, rows))
+                    found = extractor.extract_trace(records)
                     if found.runs or found.links:
-                        spool.add(options.start_range.select_runs(found.runs), number)
+                        places = first_places(zip(records, map(_position, rows), strict=True))
+                        spool.add(options.start_range.select_runs(found.runs), number, places)
                         links.add(found.links, number)
                         if found.asked_call_ids:
                             asked.append((number, found.asked_call_ids))
@@ -235,14 +240,16 @@ def extract_groups(task: _GroupTask) -> RunSpool:
                 for group in list(groups):
                     rows: list[Any] = [row for _, row in groups.pop(group)]
                     rows.sort(key=_position)
+                    records = list(map(row_to_record, rows))
                     runs = extract(
-                        map(row_to_record, rows),
+                        records,
                         unit=options.unit,
                         golden_id_attributes=options.golden_id_attributes,
                         components=options.components,
                         other_call_ids=task.answered,
                     )
-                    spool.add(options.start_range.select_runs(runs), 0)
+                    places = first_places(zip(records, map(_position, rows), strict=True))
+                    spool.add(options.start_range.select_runs(runs), 0, places)
         return spool.finish()
 
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from goldspan.extraction.run_extraction import run_order
 from goldspan.extraction.span_node import UNKNOWN_TIME
 from goldspan.model import Health, Run, ToolCall, ToolDefinition, fast_constructor
 
@@ -23,8 +24,8 @@ class RunSpool(NamedTuple):
     offsets: array[int]
     starts: array[int]
     """The start times in nanoseconds; an unknown one is the largest number, and sorts last."""
-    ids: array[int]
-    """The first eight characters of the id of each run as a number, which has the order of the ids."""
+    places: array[int]
+    """The place of the first span of the traces of each run among all records."""
     traces: array[int]
     """The number of the trace of each run, in the order of extraction."""
 
@@ -36,7 +37,7 @@ class RunSpoolWriter:
         """Create the file."""
         self._path = str(path)
         self._file = open(path, "wb")  # noqa: SIM115 - closed by `__exit__`
-        self._offsets, self._starts, self._ids, self._traces = array("Q"), array("Q"), array("Q"), array("I")
+        self._offsets, self._starts, self._places, self._traces = array("Q"), array("Q"), array("Q"), array("I")
 
     def __enter__(self) -> RunSpoolWriter:
         return self
@@ -44,12 +45,13 @@ class RunSpoolWriter:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, runs: Iterable[Run], trace: int) -> None:
-        """Add the runs of a trace."""
+    def add(self, runs: Iterable[Run], trace: int, places: Mapping[str, int]) -> None:
+        """Add the runs of a trace; `places` has the places of the first spans of the traces that they are from."""
         for run in runs:
+            start, place = run_order(run, places)
             self._offsets.append(self._file.tell())
-            self._starts.append(_MAX_START if run.start_ns is None else min(run.start_ns, _MAX_START))
-            self._ids.append(int.from_bytes(run.run_id.encode("utf-8", "replace")[:8].ljust(8, b"\0"), "big"))
+            self._starts.append(min(start, _MAX_START))
+            self._places.append(place)
             self._traces.append(trace)
             pickler = pickle.Pickler(self._file, protocol=5)
             pickler.dispatch_table = _REDUCERS
@@ -58,7 +60,7 @@ class RunSpoolWriter:
     def finish(self) -> RunSpool:
         """Close the file and return the spool."""
         self._file.close()
-        return RunSpool(self._path, self._offsets, self._starts, self._ids, self._traces)
+        return RunSpool(self._path, self._offsets, self._starts, self._places, self._traces)
 
 
 def _reducer(dataclass_type: type[Any]) -> Callable[[Any], tuple[Any, ...]]:

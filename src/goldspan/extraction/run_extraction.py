@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
 
 from goldspan.content import messages
@@ -63,7 +64,7 @@ def extract(
         other_call_ids: The ids of calls in traces that are not among the records.
 
     Returns:
-        The runs by start time. Runs that start at the same time are in the order of their ids.
+        The runs by start time. Runs that start at the same time are in the order of their first spans in `records`.
     """
     return extract_units(
         records,
@@ -92,20 +93,31 @@ def extract_units(
     conventions = installed_conventions((*attributes, *ANNOTATION_ATTRIBUTES))
     selected = DeclaredComponents(components)
     traces: defaultdict[str, list[SpanRecord]] = defaultdict(list)
-    for span in _spans_with_logs(records, conventions):
+    received = list(records)
+    for span in _spans_with_logs(received, conventions):
         traces[span.trace_id].append(span)
+    places = first_places(zip(received, count()))
+    del received
     watched = watch(traces.values(), "sorting spans")
     trees = [build_trees(trace, conventions=conventions, components=selected) for trace in watched]
     with messages.cache_histories():
         requests = _find_requests(trees)
-        runs = [run for unit in units for run in _build_runs(trees, requests, unit, attributes, watch, other_call_ids)]
+        runs = [
+            run
+            for unit in units
+            for run in sorted(
+                _build_runs(trees, requests, unit, attributes, watch, other_call_ids),
+                key=lambda run: (*run_order(run, places), run.run_id),
+            )
+        ]
     for roots in trees:
         release_trees(roots)
     return runs
 
 
-def _spans_with_logs(records: Iterable[TelemetryRecord], conventions: classification.ConventionSet) -> list[SpanRecord]:
-    received = list(records)
+def _spans_with_logs(
+    received: Sequence[TelemetryRecord], conventions: classification.ConventionSet
+) -> list[SpanRecord]:
     spans = [record for record in received if isinstance(record, SpanRecord)]
     logs = [record for record in received if isinstance(record, LogRecord)] if len(spans) < len(received) else []
     return attach_logs(spans, logs, conventions) if logs else spans
@@ -132,7 +144,7 @@ def _build_runs(
     watch: ProgressReporter,
     other_call_ids: Container[str],
 ) -> list[Run]:
-    """Builds the runs of one unit, by start time."""
+    """Builds the runs of one unit."""
     segments = _segments_of(trees, requests, unit)
     call_ids = OwnCallIds([node for segment in segments for node in segment.nodes], other_call_ids)
     watched = watch(segments, "rebuilding runs")
@@ -149,19 +161,33 @@ def _segments_of(trees: list[list[SpanNode]], requests: list[RunSpans], unit: Ru
 
 
 def _join_runs(runs: list[Run], segments: list[RunSpans], unit: RunUnit) -> list[Run]:
-    """Compares the runs of segments with each other, joins those that are one, and returns them by start time."""
+    """Compares the runs of segments with each other, and joins those that are one."""
     if unit != "component" and len(runs) > 1:
         runs = mark_shared_work(segments, runs)
         scopes = [segment.nodes[0].span.scope for segment in segments]
         runs = merge_duplicate_runs(zip(runs, scopes, strict=True))
     if unit == "conversation":
         runs = merge_conversations(runs)
-    return sorted(runs, key=run_order)
+    return runs
 
 
-def run_order(run: Run) -> tuple[int, str]:
-    """Returns the key by which runs are sorted: their start, then their id."""
-    return UNKNOWN_TIME if run.start_ns is None else run.start_ns, run.run_id
+def first_places(records: Iterable[tuple[TelemetryRecord, int]]) -> dict[str, int]:
+    """Returns the place of the first span of each trace, for records that are given with their places."""
+    places: dict[str, int] = {}
+    for record, place in records:
+        if isinstance(record, SpanRecord):
+            places.setdefault(record.trace_id, place)
+    return places
+
+
+def run_order(run: Run, places: Mapping[str, int]) -> tuple[int, int]:
+    """Returns what runs are sorted by before their id: their start, and the place of the first span of their traces."""
+    place = min([places.get(trace_id, UNKNOWN_PLACE) for trace_id in run.trace_ids], default=UNKNOWN_PLACE)
+    return UNKNOWN_TIME if run.start_ns is None else run.start_ns, place
+
+
+UNKNOWN_PLACE = (1 << 64) - 1
+"""The place of a run without spans in its traces, such as one from log events."""
 
 
 class TraceRuns(NamedTuple):
