@@ -14,7 +14,7 @@ PYTEST_ALL := $(PYTEST) 4 --hypothesis-profile ci
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test test-all cover recipes recordings stress bench docs screenshots help
+.PHONY: demo install format lint types test test-all cover recipes recordings stress bench docs site screenshots help
 
 demo: $(VENV)/.web ## score the requests of a scripted agent, offline, and print how to view them
 	@$(VENV)/bin/goldspan demo --out .demo
@@ -65,6 +65,9 @@ docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and 
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json
 	$(RUN) pytest tests/test_docs.py
 
+site: $(VENV)/.docs ## build the documentation site into .site; open .site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict || { rm -rf .site; exit 1; }
+
 screenshots: $(VENV)/.dev ## take the pictures in docs/images, with Chromium and the products of `make recipes`
 	@$(VENV)/bin/python docs/generate_screenshots.py
 	@$(VENV)/bin/python docs/generate_product_screenshots.py
@@ -86,6 +89,11 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@# Compile the tests once. Otherwise each process of the first `make test` compiles all of them.
 	@$(RUN) pytest --collect-only --quiet --quiet >/dev/null || true # `make test` reports errors
 	@touch $(VENV)/.web $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing goldspan and MkDocs into $(VENV) (once, and whenever pyproject.toml changes)"
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { \

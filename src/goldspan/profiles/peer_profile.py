@@ -185,6 +185,7 @@ def score(
         ConfigurationError: The peer or an option is unknown, or the value of an option is invalid.
         GoldspanError: A list has an item that is not a tool.
 
+    Examples:
         >>> score("deepeval", ["search", "cancel"], ["search", "book"], threshold=0.7).passed
         False
     """
