@@ -60,6 +60,7 @@ bench: $(VENV)/.dev ## measure the figures in the documentation
 
 docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and check its links
 	@$(VENV)/bin/python docs/generate_conventions.py
+	@$(VENV)/bin/python docs/generate_diagrams.py
 	@$(VENV)/bin/goldspan goldens schema > docs/goldens.schema.json
 	@$(VENV)/bin/python docs/generate_gateway.py
 	@$(VENV)/bin/goldspan serve --json-schema > docs/goldspan.schema.json

@@ -1,4 +1,4 @@
-"""Takes the pictures in `docs/images`, which show the page with the runs of `goldspan demo`, for `make screenshots`.
+"""Takes the pictures in `docs/images`, for `make screenshots`: the page with the runs of the demo and of the tutorial.
 
 The script replaces the times, durations and ids of the runs by fixed ones, so that a picture changes only if the page
 changes. `python docs/generate_screenshots.py FOLDER` writes the pictures into another folder.
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser, Page
 
-from goldspan import Run, evaluate, load_goldens
+from goldspan import Run, evaluate, load_goldens, read_results
 from goldspan.otlp import load_runs
 from goldspan.store import open_store
 
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))  # the tests' helpers start the browser and the page
 
 from support.browser import PHONE, open_browser  # noqa: E402
+from support.docs_examples import blocks  # noqa: E402
 from support.page_server import viewing  # noqa: E402
 
 IMAGES = Path(__file__).with_name("images")
@@ -51,6 +52,8 @@ class Picture:
     dark: bool = False
     unfolds: str | None = None
     """The text of an element that is opened first."""
+    of_tutorial: bool = False
+    """Whether the runs are those of the tutorial, not those of the demo."""
 
 
 PICTURES = (
@@ -60,31 +63,37 @@ PICTURES = (
     Picture("goldens", "/goldens", height=780),
     Picture("uncovered", "/uncovered", height=520, unfolds="Draft golden"),
     Picture("runs-phone", "/", height=PHONE["height"], width=PHONE["width"]),
+    Picture("tutorial-runs", "/", height=720, of_tutorial=True),
+    Picture("tutorial-failed", "/runs/{agent}", height=700, of_tutorial=True),
 )
 
 
 def take(into: Path) -> None:
     """Take all pictures."""
     into.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as name, open_browser() as browser:
-        folder = Path(name)
-        command = [sys.executable, "-m", "goldspan", "demo", "--out", str(folder)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        names = _fill(folder)
-        with viewing(folder, "shown.db", "--goldens", "goldens.yaml") as view:
-            for picture in PICTURES:
-                with _open_page(browser, picture) as page:
-                    page.goto(view.address + picture.path.format(**names))
-                    for chart in page.locator("[data-trend]").all():
-                        chart.locator("canvas").wait_for()
-                    if picture.unfolds is not None:
-                        page.locator("summary", has_text=picture.unfolds).click()
-                    page.evaluate(_RENDERED)
-                    page.screenshot(path=into / f"{picture.name}.png", animations="disabled")
+    with TemporaryDirectory() as demo, TemporaryDirectory() as tutorial, open_browser() as browser:
+        for folder, names in ((Path(demo), _fill(Path(demo))), (Path(tutorial), _fill_with_tutorial(Path(tutorial)))):
+            with viewing(folder, "shown.db", "--goldens", "goldens.yaml") as view:
+                for picture in PICTURES:
+                    if picture.of_tutorial is (folder == Path(tutorial)):
+                        _take(picture, browser, view.address + picture.path.format(**names), into)
+
+
+def _take(picture: Picture, browser: Browser, address: str, into: Path) -> None:
+    with _open_page(browser, picture) as page:
+        page.goto(address)
+        for chart in page.locator("[data-trend]").all():
+            chart.locator("canvas").wait_for()
+        if picture.unfolds is not None:
+            page.locator("summary", has_text=picture.unfolds).click()
+        page.evaluate(_RENDERED)
+        page.screenshot(path=into / f"{picture.name}.png", animations="disabled")
 
 
 def _fill(folder: Path) -> dict[str, str]:
     """Store the demo's runs with fixed times, and return the id of each run by its golden."""
+    command = [sys.executable, "-m", "goldspan", "demo", "--out", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     goldens = load_goldens(folder / "goldens.yaml")
     units = ("request", "component")
     runs = [run for unit in units for run in load_runs(folder / "traces.pb", unit=unit, components=goldens.components)]
@@ -96,6 +105,28 @@ def _fill(folder: Path) -> dict[str, str]:
             evaluation = evaluate(_with_fixed_times(run, number, began + number * _INTERVAL_NS), goldens)
             store.submit(evaluation)
             names[evaluation.name] = evaluation.run.run_id
+    return names
+
+
+def _fill_with_tutorial(folder: Path) -> dict[str, str]:
+    """Store a run of each agent of the tutorial, and return the id of each run by the module of its agent."""
+    for block in blocks(Path(__file__).with_name("tutorial.md").read_text(encoding="utf-8")):
+        if "file" in block.notes:
+            (folder / block.notes["file"]).write_text(block.text, encoding="utf-8")
+    goldens = load_goldens(folder / "goldens.yaml")
+    names: dict[str, str] = {}
+    with open_store(folder / "shown.db", keep_arguments=True) as store:
+        for number, module in enumerate(("agent", "agent2"), start=1):
+            command = [sys.executable, "-m", "goldspan", "run", f"{module}:answer", "--goldens", "goldens.yaml"]
+            results = ["--results", f"{module}.jsonl", "--keep-arguments"]
+            subprocess.run([*command, *results], cwd=folder, check=True, capture_output=True)
+            (case,) = read_results(folder / f"{module}.jsonl").cases
+            run = case.to_run()
+            assert run is not None
+            began = int(_NOW.timestamp()) * 10**9 - (3 - number) * _INTERVAL_NS
+            evaluation = evaluate(_with_fixed_times(run, number, began), goldens)
+            store.submit(evaluation)
+            names[module] = evaluation.run.run_id
     return names
 
 

@@ -65,6 +65,19 @@ def test_the_page_of_conventions_matches_the_code() -> None:
     assert generator["page"](page) == page
 
 
+def test_the_diagrams_match_the_code_that_draws_them() -> None:
+    """`make docs` draws them."""
+    script = runpy.run_path(str(ROOT / "docs" / "generate_diagrams.py"))
+    drawn = {f"{name}.svg": draw().to_svg() for name, draw in script["DIAGRAMS"].items()}
+    assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "diagrams").iterdir()}
+
+
+@pytest.mark.parametrize(argvalues=PAGES_WITH_EXAMPLES, **NAMES)
+def test_each_example_is_run_or_states_why_not(page: Path) -> None:
+    reasons = [block.notes["not run"] for block in blocks(page.read_text("utf-8")) if "not run" in block.notes]
+    assert all(len(reason) > 5 for reason in reasons)
+
+
 def test_the_program_in_examples_scores_an_agent_and_a_component() -> None:
     program = ROOT / "examples" / "agent.py"
     done = subprocess.run([sys.executable, "-W", "error", program], capture_output=True, encoding="utf-8", check=True)

@@ -27,8 +27,8 @@ from support.docs_examples import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 PUBLIC_PACKAGES = ["goldspan", "goldspan.judge", "goldspan.profiles", "goldspan.sinks", "goldspan.store"]
 SITE = ROOT / ".site"
-SHOWN = ["index.html", "testing.html", "reference/live.html", "settings.html"]
-"""A page of each kind: a picture, examples, signatures and a wide table."""
+SHOWN = ["index.html", "tutorial.html", "concepts.html", "reference/live.html", "settings.html"]
+"""A page of each kind: a table, pictures and examples, diagrams, signatures, and a wide table."""
 WIDTHS = [360, 768, 1280]
 """Those of a phone, a tablet and a desktop, in pixels."""
 NEEDS_MKDOCS = pytest.mark.skipif(find_spec("mkdocs") is None, reason="the site needs MkDocs: make site")
