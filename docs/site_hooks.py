@@ -11,6 +11,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -175,17 +176,22 @@ def _describe_names() -> Iterator[str]:
     """Yield a table for each group of names in `goldspan.semconv`. A comment above a group states its purpose."""
     text = Path(semconv.__file__).read_text(encoding="utf-8")
     lines = text.splitlines()
-    meanings = {counter.name: counter.description for counter in (*COUNTERS, *DROP_COUNTERS)}
-    body = ast.parse(text).body
-    for at, node in enumerate(body):
+    descriptions = {counter.name: counter.description for counter in (*COUNTERS, *DROP_COUNTERS)}
+    groups: dict[str, list[tuple[str, str, str]]] = {}
+    purpose = ""
+    for node, following in pairwise([*ast.parse(text).body, ast.Pass()]):
         if not isinstance(node, ast.Assign):
             continue
         above = lines[node.lineno - 2]
-        if above.startswith("# "):
-            yield f"\n{_escape(above.removeprefix('# '))}\n\n| name | in `semconv` | meaning |\n|---|---|---|"
+        purpose = above.removeprefix("# ") if above.startswith("# ") else purpose
         constant = ast.unparse(node.targets[0])
         name = getattr(semconv, constant)
-        following = body[at + 1] if at + 1 < len(body) else None
-        is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-        meaning = str(following.value.value) if is_text else meanings.get(name, "")  # type: ignore[union-attr]
-        yield f"| `{name}` | `{constant}` | {' '.join(meaning.split())} |"
+        meaning = descriptions.get(name, "")
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            meaning = " ".join(str(following.value.value).split())
+        groups.setdefault(purpose, []).append((f"`{name}`", f"`{constant}`", meaning))
+    for purpose, rows in groups.items():
+        columns = 3 if any(meaning for _, _, meaning in rows) else 2
+        yield f"\n{_escape(purpose)}\n"
+        for row in (("name", "in `semconv`", "meaning"), ("---",) * 3, *rows):
+            yield f"| {' | '.join(row[:columns])} |"

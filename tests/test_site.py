@@ -27,7 +27,7 @@ from support.docs_examples import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 PUBLIC_PACKAGES = ["goldspan", "goldspan.judge", "goldspan.profiles", "goldspan.sinks", "goldspan.store"]
 SITE = ROOT / ".site"
-SHOWN = ["index.html", "tutorial.html", "concepts.html", "reference/live.html", "settings.html"]
+SHOWN = ["index.html", "tutorial.html", "concepts.html", "reference/errors.html", "scale.html"]
 """A page of each kind: a table, pictures and examples, diagrams, signatures, and a wide table."""
 WIDTHS = [360, 768, 1280]
 """Those of a phone, a tablet and a desktop, in pixels."""

@@ -85,7 +85,7 @@ UNIT_LABEL = "goldspan.unit"
 OTHER_LABEL_VALUE = "other"
 """The label value for all values outside the bounded set."""
 
-# Ours: pass rates over time, and the event that one has changed. Their labels are those above and of the run.
+# Goldspan: pass rates over time, and the event that one has changed. Their labels are those above and of the run.
 PASS_RATE_GAUGE = "goldspan.pass_rate"
 PASS_RATE_LOW_GAUGE = "goldspan.pass_rate.low"
 PASS_RATE_HIGH_GAUGE = "goldspan.pass_rate.high"
@@ -99,7 +99,7 @@ CHANGE_RUNS_AFTER = "goldspan.change.runs_after"
 CHANGE_SINCE = "goldspan.change.since"
 """Seconds since the epoch."""
 
-# Ours: one counter for every way of losing something; the descriptions say what to do about it.
+# Goldspan: one counter for every way of losing something; the descriptions say what to do about it.
 ERRORS_COUNTER = "goldspan.internal_errors"
 ACTION_LABEL = "goldspan.action"
 LATE_SPANS_COUNTER = "goldspan.spans.late"
@@ -115,7 +115,7 @@ RELOAD_FAILURES_COUNTER = "goldspan.goldens.reload_failures"
 SINK_DROPPED_COUNTER = "goldspan.sink.dropped"
 SINK_LABEL = "goldspan.sink"
 
-# Ours: on the event of a score that a model gave, how it was asked and what it said, but for its own words.
+# Goldspan: on the event of a score that a model gave, how it was asked and what it said, but for its own words.
 JUDGE_MODEL = "goldspan.judge.model"
 JUDGE_RUBRIC = "goldspan.judge.rubric"
 JUDGE_VOTES = "goldspan.judge.votes"
@@ -128,7 +128,7 @@ JUDGE_INPUT_TOKENS = "goldspan.judge.input_tokens"
 JUDGE_OUTPUT_TOKENS = "goldspan.judge.output_tokens"
 JUDGE_COST = "goldspan.judge.cost"
 
-# Ours: what asking a model cost, what came of it, and what was lost on the way.
+# Goldspan: what asking a model cost, what came of it, and what was lost on the way.
 JUDGE_REQUESTS_COUNTER = "goldspan.judge.requests"
 JUDGE_TOKENS_COUNTER = "goldspan.judge.tokens"
 JUDGE_COST_COUNTER = "goldspan.judge.spent"
@@ -141,7 +141,7 @@ OUTCOME_LABEL = "goldspan.outcome"
 TOKEN_TYPE_LABEL = "gen_ai.token.type"
 """Standard: `input` or `output`."""
 
-# Ours: what the gateway counts, and the scope by which its own telemetry is known when it comes back.
+# Goldspan: what the gateway counts, and the scope by which its own telemetry is known when it comes back.
 GATEWAY_SCOPE = "goldspan.gateway"
 GATEWAY_REQUESTS = "goldspan.gateway.requests"
 GATEWAY_ITEMS = "goldspan.gateway.items"
