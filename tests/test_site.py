@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from html import unescape
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,7 +26,9 @@ from support.browser import Visit, open_browser, visit
 from support.docs_examples import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
-PUBLIC_PACKAGES = ["goldspan", "goldspan.judge", "goldspan.profiles", "goldspan.sinks", "goldspan.store"]
+PUBLIC_PACKAGES = [
+    *("goldspan", "goldspan.judge", "goldspan.profiles", "goldspan.sinks", "goldspan.spark", "goldspan.store"),
+]
 SITE = ROOT / ".site"
 SHOWN = ["index.html", "tutorial.html", "concepts.html", "reference/errors.html", "scale.html"]
 """A page of each kind: a table, pictures and examples, diagrams, signatures, and a wide table."""
@@ -54,10 +57,10 @@ def site() -> Path:
 
 
 def _is_current() -> bool:
-    index = SITE / "index.html"
+    written_last = SITE / "search" / "search_index.js"
     inputs = [path for name in _INPUTS for path in [ROOT / name, *(ROOT / name).rglob("*.*")]]
     newest = max(path.stat().st_mtime for path in inputs if path.is_file() and path.suffix != ".pyc")
-    return index.exists() and index.stat().st_mtime >= newest
+    return written_last.exists() and written_last.stat().st_mtime >= newest
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +72,40 @@ def chromium() -> Iterator[Browser]:
 @pytest.mark.parametrize("name", PUBLIC_PACKAGES)
 def test_the_reference_lists_every_public_name(name: str) -> None:
     package = import_module(name)
-    listed = re.findall(r"^::: (\S+)$", "".join(page.read_text() for page in REFERENCE.glob("*.md")), re.MULTILINE)
+    listed = _listed_names()
     found = {each.removeprefix(f"{name}.") for each in listed if each.rpartition(".")[0] == name}
     assert found == {each for each in package.__all__ if _has_description(package, each)}
     assert len(listed) == len(set(listed))
+
+
+def test_the_reference_lists_every_name_that_an_example_imports() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
+    imports = re.findall(r"^from (goldspan[\w.]*) import (.+)$", "\n".join(pages), flags=re.MULTILINE)
+    imported = [f"{module}.{name}" for module, names in imports for name in names.split(", ")]
+    described = [_object_named(name) for name in _listed_names()]
+    values = {name: _object_named(name) for name in imported}
+    missing = {name for name, value in values.items() if not any(value is each for each in described)}
+    assert {name for name in missing if not isinstance(values[name], ModuleType)} == set()
+    assert len(imported) > 30
+
+
+def _listed_names() -> list[str]:
+    pages = [page.read_text(encoding="utf-8") for page in REFERENCE.glob("*.md")]
+    return re.findall(r"^::: (\S+)$", "\n".join(pages), flags=re.MULTILINE)
+
+
+def _object_named(name: str) -> object:
+    module, _, attribute = name.rpartition(".")
+    value = getattr(import_module(module), attribute, None)
+    return import_module(name) if value is None else value
+
+
+def test_the_vendored_script_equals_its_release_and_has_its_licence() -> None:
+    """`npm pack iframe-worker@1.0.4` has it as `shim/index.js`."""
+    vendored = ROOT / "docs" / "assets" / "vendor"
+    digest = sha256((vendored / "iframe-worker.js").read_bytes()).hexdigest()
+    assert digest == "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609"
+    assert "Permission is hereby granted" in (vendored / "iframe-worker.LICENSE").read_text(encoding="utf-8")
 
 
 def _has_description(package: ModuleType, name: str) -> bool:
