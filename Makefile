@@ -67,7 +67,8 @@ docs: $(VENV)/.dev ## generate parts of the documentation, run its examples and 
 	$(RUN) pytest tests/test_docs.py
 
 site: $(VENV)/.docs ## build the documentation site into .site; open .site/index.html
-	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict || { rm -rf .site; exit 1; }
+	@# Not with --quiet, which hides the warnings from --strict.
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --strict || { rm -rf .site; exit 1; }
 
 screenshots: $(VENV)/.dev ## take the pictures in docs/images, with Chromium and the products of `make recipes`
 	@$(VENV)/bin/python docs/generate_screenshots.py

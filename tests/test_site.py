@@ -48,7 +48,7 @@ def site() -> Path:
     with (ROOT / "mkdocs.yml").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_current():
-            command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+            command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
             if done.returncode:
                 shutil.rmtree(SITE, ignore_errors=True)
