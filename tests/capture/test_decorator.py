@@ -97,6 +97,7 @@ def test_an_agent_call_creates_an_invoke_agent_span_with_messages(captured: Expo
         pytest.param((("Rome?",), {"messages": []}), "Rome?", id="no message yet"),
         pytest.param(((MESSAGES,), {}), "Paris?", id="messages by another name"),
         pytest.param((({"messages": MESSAGES, "step": 1},), {}), "Paris?", id="a state that holds messages"),
+        pytest.param((({"messages": [("user", "Rome?")]},), {}), "Rome?", id="pairs, as LangChain accepts them"),
         pytest.param((([UserMessage(content="Oslo?")],), {}), "Oslo?", id="messages that are objects"),
         pytest.param((({"parts": [1]},), {}), '{"question":{"parts":[1]}}', id="nothing that anybody said"),
         pytest.param(((["x" * 40_000, {"content": ""}],), {}), '{"question": ["' + "x" * 32_753 + "…", id="too long"),

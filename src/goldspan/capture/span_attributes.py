@@ -323,7 +323,7 @@ def _request_text(binder: ArgumentBinder, arguments: BoundArguments) -> str | No
 def _last_user_message(arguments: BoundArguments) -> str | None:
     """Returns the last user message in the first argument that holds messages; `None` if there is none."""
     encoded = to_json(arguments)
-    if '"content"' not in encoded and '"parts"' not in encoded:  # no messages: do not load the decoder
+    if not any(mark in encoded for mark in _MESSAGE_MARKS):  # no messages: do not load the decoder
         return None
     from goldspan.content.messages import certain_messages
 
@@ -339,6 +339,9 @@ def _last_user_message(arguments: BoundArguments) -> str | None:
         if text:
             return text
     return None
+
+
+_MESSAGE_MARKS = ('"content"', '"parts"', '["user"', '["human"')
 
 
 def _user_message(binder: ArgumentBinder, arguments: BoundArguments) -> str | None:

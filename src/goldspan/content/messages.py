@@ -209,9 +209,19 @@ def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mappin
         value = parse_object(value) or (plain_value(value) if value.lstrip().startswith("{") else None)
     if isinstance(value, (list, tuple)) and levels:
         for item in value:
-            yield from _items(item, holders, levels - 1)
+            yield from _items(_message_of_pair(item), holders, levels - 1)
     elif isinstance(value, dict):
         yield from _unwrap_holders(_unwrap_langchain(value), holders, levels)
+
+
+def _message_of_pair(item: Any) -> Any:
+    """Return the message that LangChain accepts as a pair of its role and its text; other items unchanged."""
+    if isinstance(item, (list, tuple)) and len(item) == 2 and item[0] in _PAIR_ROLES and isinstance(item[1], str):
+        return {"role": item[0], "content": item[1]}
+    return item
+
+
+_PAIR_ROLES = ("user", "human", "assistant", "ai", "system")
 
 
 def _decode_plain_message(item: Mapping[str, Any]) -> Message | None:
