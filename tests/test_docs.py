@@ -22,7 +22,8 @@ from support import docs_examples
 from support.docs_examples import ROOT, Block, Command, ExampleError, blocks, commands, matches
 
 PAGES_WITH_EXAMPLES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [*PAGES_WITH_EXAMPLES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+EXAMPLE_PAGES = sorted((ROOT / "examples").rglob("README.md"))
+PAGES = [*PAGES_WITH_EXAMPLES, *EXAMPLE_PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PACKAGES = sorted(path.parent for path in (ROOT / "src" / "goldspan").rglob("*/__init__.py"))
 MODULES = sorted((ROOT / "src" / "goldspan").rglob("*.py"))
 NAMES = {"argnames": "page", "ids": lambda page: str(page.relative_to(ROOT))}

@@ -38,14 +38,21 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
         ],
     ),
     "openinference": (["openinference-instrumentation==0.1.72"],),
-    "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0"],),
+    "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0", "fastapi==0.165.0"],),
     "rotel": (["rotel==0.0.1a15"],),
     "schemathesis": (["schemathesis==4.32.5"],),
     "data_frames": (
         ["pandas==3.1.1; python_version >= '3.11'", "pandas==2.3.3; python_version < '3.11'", "polars==2.1.0"],
     ),
     "pydantic_ai": ([*_PYTEST, "pydantic-ai-slim==2.68.0"],),
-    "openai_agents": ([*_PYTEST, "openai-agents==0.24.0", "openinference-instrumentation-openai-agents==2.6.0"],),
+    # With the clients of OpenAI and Anthropic, for examples.
+    "openai_agents": (
+        [
+            *(*_PYTEST, "openai-agents==0.24.0", "openinference-instrumentation-openai-agents==2.6.0"),
+            *("openai==3.57.0", "openinference-instrumentation-openai==0.1.66"),
+            *("anthropic==2.14.0", "openinference-instrumentation-anthropic==3.1.0"),
+        ],
+    ),
     "langgraph": (
         [
             *(*_PYTEST, "langgraph==1.2.24", "langchain-core==1.8.3"),
