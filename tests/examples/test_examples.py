@@ -18,8 +18,10 @@ from support.docs_examples import ROOT, blocks, commands, matches
 EXAMPLES = ROOT / "examples"
 ENVIRONMENTS = {
     "anthropic_client": "openai_agents",
+    "fastapi_streaming": "servers",
     "handoff": "openai_agents",
     "langgraph": "langgraph",
+    "mcp_server": "mcp",
     "openai_agents": "openai_agents",
     "openai_client": "openai_agents",
     "pydantic_ai": "pydantic_ai",
