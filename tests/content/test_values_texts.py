@@ -95,6 +95,8 @@ HISTORY = [
         pytest.param([{"type": "human", "data": {"content": ASKED}}], id="LangChain messages"),
         pytest.param([{"type": "human", "content": ASKED, "id": "1"}], id="LangChain dumped"),
         pytest.param({"messages": [["user", ASKED]]}, id="LangChain pair"),
+        pytest.param({"messages": ["user", ASKED]}, id="LangChain pair alone"),
+        pytest.param({"messages": [["user", [{"type": "text", "text": ASKED}]]]}, id="LangChain pair with blocks"),
         pytest.param([["system", "Be kind."], ["human", ASKED], ["ai", "Where to?"]], id="LangChain pairs"),
         pytest.param([{"type": "message", "role": "user", "content": ASKED}], id="OpenAI responses"),
         pytest.param(

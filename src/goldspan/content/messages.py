@@ -207,18 +207,18 @@ def _items(value: Any, holders: tuple[str, ...], levels: int) -> Iterator[Mappin
     if isinstance(value, str):
         # Inside a list: JSON text, or the `repr` or `str` of a message.
         value = parse_object(value) or (plain_value(value) if value.lstrip().startswith("{") else None)
+    elif _is_role_and_content(value):
+        value = {"role": value[0], "content": value[1]}
     if isinstance(value, (list, tuple)) and levels:
         for item in value:
-            yield from _items(_message_of_pair(item), holders, levels - 1)
+            yield from _items(item, holders, levels - 1)
     elif isinstance(value, dict):
         yield from _unwrap_holders(_unwrap_langchain(value), holders, levels)
 
 
-def _message_of_pair(item: Any) -> Any:
-    """Return the message that LangChain accepts as a pair of its role and its text; other items unchanged."""
-    if isinstance(item, (list, tuple)) and len(item) == 2 and item[0] in _PAIR_ROLES and isinstance(item[1], str):
-        return {"role": item[0], "content": item[1]}
-    return item
+def _is_role_and_content(value: Any) -> bool:
+    """Whether a value is a message in the short form that LangChain accepts: `("user", "Where is order 8?")`."""
+    return isinstance(value, (list, tuple)) and len(value) == 2 and value[0] in _PAIR_ROLES and bool(value[1])
 
 
 _PAIR_ROLES = ("user", "human", "assistant", "ai", "system")
