@@ -1,5 +1,6 @@
 """A loop around the client of Anthropic, scored by goldspan: `python agent.py`."""
 
+from itertools import count
 from pathlib import Path
 
 import httpx2
@@ -42,8 +43,11 @@ def answer(question: str) -> str:
         messages.append({"role": "user", "content": results})
 
 
+ids = count(1)
+
+
 def call(name: str, **arguments: object) -> dict:
-    content = [{"type": "tool_use", "id": f"call-{name}", "name": name, "input": arguments}]
+    content = [{"type": "tool_use", "id": f"call-{next(ids)}", "name": name, "input": arguments}]
     return {"stop_reason": "tool_use", "content": content}
 
 

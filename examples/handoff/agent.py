@@ -1,6 +1,7 @@
 """Agents of the OpenAI Agents SDK that hand over to each other, scored by goldspan: `python agent.py`."""
 
 import json
+from itertools import count
 from pathlib import Path
 
 import httpx2
@@ -31,9 +32,12 @@ def change_address(order_id: int, address: str) -> str:
     return f"Order {order_id} goes to {address}."
 
 
+ids = count(1)
+
+
 def call(name: str, **arguments: object) -> dict:
     function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "tool_calls": [{"id": f"call-{name}", "type": "function", "function": function}]}
+    return {"role": "assistant", "tool_calls": [{"id": f"call-{next(ids)}", "type": "function", "function": function}]}
 
 
 def say(text: str) -> dict:

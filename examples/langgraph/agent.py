@@ -1,5 +1,6 @@
 """An agent of LangGraph, scored by goldspan: `python agent.py`."""
 
+from itertools import count
 from pathlib import Path
 
 from langchain_core.language_models import GenericFakeChatModel
@@ -34,8 +35,11 @@ class ScriptedModel(GenericFakeChatModel):
         return self
 
 
+ids = count(1)
+
+
 def call(name: str, **arguments: object) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{name}"}])
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{next(ids)}"}])
 
 
 script = [

@@ -1,6 +1,7 @@
 """An agent of the OpenAI Agents SDK, scored by goldspan: `python agent.py`."""
 
 import json
+from itertools import count
 from pathlib import Path
 
 import httpx2
@@ -25,9 +26,12 @@ def refund(order_id: int) -> str:
     return f"Order {order_id} is refunded."
 
 
+ids = count(1)
+
+
 def call(name: str, **arguments: object) -> dict:
     function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "tool_calls": [{"id": f"call-{name}", "type": "function", "function": function}]}
+    return {"role": "assistant", "tool_calls": [{"id": f"call-{next(ids)}", "type": "function", "function": function}]}
 
 
 def say(text: str) -> dict:

@@ -1,6 +1,7 @@
 """A loop around the client of OpenAI, scored by goldspan: `python agent.py`."""
 
 import json
+from itertools import count
 from pathlib import Path
 
 import httpx2
@@ -41,9 +42,12 @@ def answer(question: str) -> str:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 
+ids = count(1)
+
+
 def call(name: str, **arguments: object) -> dict:
     function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "tool_calls": [{"id": f"call-{name}", "type": "function", "function": function}]}
+    return {"role": "assistant", "tool_calls": [{"id": f"call-{next(ids)}", "type": "function", "function": function}]}
 
 
 def say(text: str) -> dict:
