@@ -206,7 +206,7 @@ def test_goldens_of_whatever_names_keep_their_shape(golden_id: str, name: str, v
 
 
 class Printer:
-    """The part of IPython's pretty printer that values write to."""
+    """The part of IPython's pretty printer that chooses the text of a value, and to which values write."""
 
     def __init__(self) -> None:
         self.shown = ""
@@ -214,11 +214,21 @@ class Printer:
     def text(self, text: str) -> None:
         self.shown += text
 
+    def pretty(self, value: object) -> None:
+        """Use the first class that itself has a method: a subclass's `__repr__` goes before an inherited method."""
+        for cls in type(value).__mro__:
+            if "_repr_pretty_" in vars(cls):
+                vars(cls)["_repr_pretty_"](value, self, False)
+                return
+            if "__repr__" in vars(cls):
+                self.text(repr(value))
+                return
+
 
 @pytest.mark.parametrize("value", [RUN, GOLDENS, evaluate(RUN, GOLDENS), evaluate(RUN, GOLDENS).comparison])
 def test_notebooks_and_terminals_display_the_same(value: NotebookDisplay) -> None:
     printer = Printer()
-    value._repr_pretty_(printer, cycle=False)
+    printer.pretty(value)
     assert printer.shown == str(value) == value._repr_markdown_() == value.to_markdown()
     assert value._repr_html_() == value.to_html()
 

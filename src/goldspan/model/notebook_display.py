@@ -15,6 +15,13 @@ class NotebookDisplay:
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        """Define `_repr_pretty_` in each class: to an inherited one IPython prefers the `__repr__` of a dataclass.
+
+        That `repr` contains all values, and a notebook is saved with it.
+        """
+        cls._repr_pretty_ = NotebookDisplay._repr_pretty_  # type: ignore[method-assign]
+
     # Every subclass defines this method. It is not abstract, because `fast_constructor` derives classes without it.
     if TYPE_CHECKING:
 
