@@ -37,8 +37,13 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
             "opentelemetry-semantic-conventions-ai>=0.5.1,<0.6",
         ],
     ),
-    "openinference": (["openinference-instrumentation==0.1.72"],),
-    "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0", "fastapi==0.165.0"],),
+    "openinference": (  # with a framework that an example uses
+        [
+            *("openinference-instrumentation==0.1.72", "openinference-instrumentation-smolagents==0.1.43"),
+            "smolagents==1.26.0",
+        ],
+    ),
+    "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0", "fastapi==0.165.0", "celery==5.7.0"],),
     "rotel": (["rotel==0.0.1a15"],),
     "schemathesis": (["schemathesis==4.32.5"],),
     "data_frames": (
