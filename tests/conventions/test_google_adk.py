@@ -10,7 +10,8 @@ import pytest
 from goldspan.conventions import installed_conventions
 from goldspan.extraction import extract, role_of
 from goldspan.model import SpanRecord
-from support.span_builders import agent, inside, span
+from support import span_builders
+from support.span_builders import agent, asks_for, inside, model, span
 
 FAILED = {
     "response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN",
@@ -122,6 +123,29 @@ def test_content_of_another_structure_is_ignored(value: Any) -> None:
     reading = installed_conventions().classify(span("call_llm", **{"gcp.vertex.agent.llm_request": value}))
     assert reading.role == "model"
     assert [place() for place in reading.tool_definitions] == [()]
+
+
+def test_a_call_without_an_id_of_the_model_counts_once_in_each_turn_of_a_session() -> None:
+    """ADK invents an id for the tool's span, and another for messages, which all turns of a session share."""
+    history: list[Any] = []
+    for turn, room in enumerate((7, 8)):
+        work = agent("helper", **BARE)
+        mark = {"gcp.vertex.agent.event_id": f"e-{turn}", **BARE, **inside(work)}
+        history.append({"role": "user", "parts": [{"type": "text", "content": f"Book room {room}"}]})
+        request, result = asks_for("book", {"room": room}, "book_0"), {"result": f"booked {room}"}
+        first = model(asked=history, answered=[request], **mark)
+        ids = {"gen_ai.tool.call.id": f"adk-{turn}", "gen_ai.tool.call.result": json.dumps(result)}
+        call = span_builders.tool("book", {"room": room}, **mark, **ids)
+        response = {"type": "tool_call_response", "id": "book_0", "response": result}
+        history += [request, {"role": "user", "parts": [response]}]
+        done = {"role": "assistant", "parts": [{"type": "text", "content": "Done"}]}
+        second = model(asked=history, answered=[done], **mark)
+        [run] = extract([work, first, call, second])
+        assert [(call.call_id, call.arguments, call.result) for call in run.tool_calls] == [
+            (f"adk-{turn}", {"room": room}, f"booked {room}")
+        ]
+        assert run.health.calls_unpaired == run.health.results_unknown == 0
+        history.append(done)
 
 
 BARE = {"scope": "gcp.vertex.agent"}

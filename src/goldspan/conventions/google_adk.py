@@ -8,7 +8,7 @@ of a failed call has only a name, because the SDK writes the attributes after th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from goldspan import semconv
 from goldspan.content import envelopes
 from goldspan.content.literals import plain_value
-from goldspan.content.parts import ToolResult
+from goldspan.content.parts import RequestedCall, ToolResult
 from goldspan.content.tools import tool_definitions
 from goldspan.conventions.convention import ANY, AttributeMap, Convention, FromEvents, FromJson, MessageSource
 from goldspan.conventions.span_facts import Message, Messages, SpanFacts
@@ -31,6 +31,7 @@ _MERGED_TOOLS = "(merged tools)"
 _MERGED_SPANS = ("(merged)", _MERGED_TOOLS)
 """Suffixes of the names of the spans that repeat parallel calls."""
 _NOT_SPECIFIED = "<not specified>"
+_DETAILS = ("gen_ai.client.inference.operation.details",)
 _EXECUTION_PREFIX = "execute_tool "
 _THROWN_PREFIX = "Error in tool '"
 _TRANSFER = "transfer_to_agent"
@@ -47,18 +48,35 @@ _EMPTY_VALUES: tuple[Any, ...] = ("{}", {})
 
 
 @dataclass(frozen=True, slots=True)
-class _FromUnwrapped:
-    """Reads messages and unwraps results that ADK wrapped in `{"result": ...}`."""
+class _FromMessages:
+    """Reads messages, unwraps results that ADK wrapped in `{"result": ...}`, and drops ids that ADK invented."""
 
     source: MessageSource
 
     def __call__(self, span: SpanRecord) -> Messages:
         """Return the messages of a span."""
-        return tuple(map(_unwrap_message, self.source(span)))
+        found = tuple(map(_unwrap_message, self.source(span)))
+        invented = {call.call_id for message in found for call in message.tool_calls if _is_invented_id(call)}
+        return tuple(_without_ids(message, invented) for message in found) if invented else found
 
     def __str__(self) -> str:
         """Return the description of the source for the documentation."""
         return str(self.source)
+
+
+def _is_invented_id(call: RequestedCall) -> bool:
+    """Whether ADK made the id of the tool's name and the number of the part, because the model gave none.
+
+    Calls of several turns share such an id, and the spans of these calls have others.
+    """
+    name, _, number = (call.call_id or "").rpartition("_")
+    return name == call.name and number.isdecimal()
+
+
+def _without_ids(message: Message, ids: Container[str | None]) -> Message:
+    calls = (call._replace(call_id=None) if call.call_id in ids else call for call in message.tool_calls)
+    results = (each._replace(call_id=None) if each.call_id in ids else each for each in message.tool_results)
+    return message._replace(tool_calls=tuple(calls), tool_results=tuple(results))
 
 
 def _unwrap_message(message: Message) -> Message:
@@ -122,15 +140,19 @@ CONVENTION = Convention(
     attributes_by_role={
         "tool": AttributeMap(name=(semconv.TOOL_NAME,), arguments=(_ARGUMENTS,)),
         "model": AttributeMap(
-            input_messages=(_FromUnwrapped(FromJson(_MODEL_REQUEST)),), output_messages=(FromJson(_MODEL_RESPONSE),)
+            input_messages=(_FromMessages(FromJson(_MODEL_REQUEST)),), output_messages=(FromJson(_MODEL_RESPONSE),)
         ),
     },
     common_attributes=AttributeMap(
         result=(_TOOL_RESPONSE, semconv.TOOL_CALL_RESULT),
         session_id=(f"{_PREFIX}session_id",),
         input_messages=(
-            _FromUnwrapped(FromJson(semconv.INPUT_MESSAGES)),
-            _FromUnwrapped(FromEvents(("gen_ai.client.inference.operation.details",), semconv.INPUT_MESSAGES)),
+            _FromMessages(FromJson(semconv.INPUT_MESSAGES)),
+            _FromMessages(FromEvents(_DETAILS, semconv.INPUT_MESSAGES)),
+        ),
+        output_messages=(
+            _FromMessages(FromJson(semconv.OUTPUT_MESSAGES)),
+            _FromMessages(FromEvents(_DETAILS, semconv.OUTPUT_MESSAGES)),
         ),
     ),
     span_name_templates={"tool": ("execute_tool {name}", "tool_call [{name}]")},
@@ -139,7 +161,7 @@ CONVENTION = Convention(
     notes=(
         "The span `(merged tools)` after parallel calls is not a call.",
         "`transfer_to_agent` is a hand-off. An `AgentTool` is an agent.",
-        "goldspan ignores the call id `<not specified>`.",
+        "goldspan ignores the call id `<not specified>`, and ids such as `book_0`, which ADK invents for messages.",
         'ADK wraps results that are not dictionaries in `{"result": ...}`.',
         "TypeScript: a span `execute_tool X` without attributes is a failed call.",
         'TypeScript: a result `{"error": "Error in tool \'X\': ..."}` is an error that the tool threw.',
