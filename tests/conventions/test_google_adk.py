@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import goldspan
 from goldspan.conventions import installed_conventions
 from goldspan.extraction import extract, role_of
 from goldspan.model import SpanRecord
@@ -146,6 +147,17 @@ def test_a_call_without_an_id_of_the_model_counts_once_in_each_turn_of_a_session
         ]
         assert run.health.calls_unpaired == run.health.results_unknown == 0
         history.append(done)
+
+
+def test_a_request_without_content_names_the_setting_that_records_its_input() -> None:
+    """By default ADK records names alone, so a golden with an input cannot be found."""
+    work = agent("helper", **BARE)
+    call = span_builders.tool("book", **BARE, **inside(work), **{"gcp.vertex.agent.event_id": "e-1"})
+    [run] = extract([work, call])
+    reason = goldspan.evaluate(run, goldspan.Goldens([goldspan.Golden("book", "Book a room")])).reason
+    assert reason.startswith("No golden applies to this run: the run has no input to look up. To record content: ")
+    assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT" in reason
+    assert reason.endswith("(Google Agent Development Kit).")
 
 
 BARE = {"scope": "gcp.vertex.agent"}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
-from goldspan.goldens.lookup.golden_lookup import Goldens
+from goldspan.goldens.lookup.golden_lookup import NO_INPUT_REASON, Goldens
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score, fast_constructor
 from goldspan.scoring.coercion import CallLike, ToolLike, as_calls, as_golden
-from goldspan.scoring.explanation import explain_evaluation
+from goldspan.scoring.explanation import capture_advice, explain_evaluation
 from goldspan.scoring.metrics import MetricLike
 from goldspan.scoring.metrics.registry import BUILTIN_METRICS, metrics_of_golden, metrics_of_run, resolve_metrics
 from goldspan.scoring.run_comparison import compare, compare_run
@@ -150,7 +150,9 @@ _NO_GOLDENS = Goldens()
 
 def _evaluation_reason(comparison: Comparison, verdict: RunVerdict | None, no_golden_reason: str) -> str:
     if comparison.golden is None:
-        return f"{explain_evaluation(comparison).rstrip('.')}: {no_golden_reason}."
+        reason = f"{explain_evaluation(comparison).rstrip('.')}: {no_golden_reason}."
+        lacks_content = no_golden_reason == NO_INPUT_REASON and comparison.run.health.content_off
+        return f"{reason} {capture_advice(comparison.run)}".rstrip() if lacks_content else reason
     return explain_evaluation(comparison, comparison.run.available_tools, verdict)
 
 

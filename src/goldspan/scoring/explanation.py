@@ -64,11 +64,12 @@ def _finish_sentence(clauses: Iterable[str], run: Run | None) -> str:
     """Returns the clauses as a sentence; for a run that was not captured completely, with the setting to change."""
     text = "; ".join(clauses)
     sentence = f"{text[:1].upper()}{text[1:]}."
-    advice = "" if run is None or not run.conventions else _capture_advice(run)
+    advice = "" if run is None or not run.conventions else capture_advice(run)
     return f"{sentence} {advice}".rstrip()
 
 
-def _capture_advice(run: Run) -> str:
+def capture_advice(run: Run) -> str:
+    """Returns the setting that would record the content of a run, as a sentence; empty if it is not known."""
     from goldspan.extraction.capture_diagnostics import (
         content_switches,  # it loads every convention, for the few runs that need it
     )

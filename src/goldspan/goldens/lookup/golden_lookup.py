@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from goldspan.model.markup import Block
     from goldspan.model.value_matchers import Redaction
 
+NO_INPUT_REASON = "the run has no input to look up"
 ANONYMOUS_GOLDEN_ID = "given"
 """The id of a golden that a run declares without an id."""
 
@@ -304,7 +305,7 @@ class Goldens(NotebookDisplay):
         if run.golden_id is not None:
             return self._unknown_id_reason(run)
         if not text:
-            return "the run has no input to look up"
+            return NO_INPUT_REASON
         reason = "no golden for this input"
         if run.unit == "component" and run.component is not None:
             reason += f" of the component {short_repr(run.component)}"
