@@ -24,6 +24,7 @@ ENVIRONMENTS = {
     "anthropic_client": "openai_agents",
     "celery_worker": "servers",
     "fastapi_streaming": "servers",
+    "google_adk": "google_adk",
     "handoff": "openai_agents",
     "langgraph": "langgraph",
     "mcp_server": "mcp",

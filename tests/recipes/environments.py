@@ -58,6 +58,7 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
             *("anthropic==2.14.0", "openinference-instrumentation-anthropic==3.1.0"),
         ],
     ),
+    "google_adk": (["google-adk==2.13.0"],),  # for an example
     "langgraph": (
         [
             *(*_PYTEST, "langgraph==1.2.24", "langchain-core==1.8.3"),
