@@ -14,7 +14,7 @@ PYTEST_ALL := $(PYTEST) 4 --hypothesis-profile ci
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: demo install format lint types test test-all cover recipes recordings stress bench docs site screenshots help
+.PHONY: demo install format lint types test test-all cover cover-rest recipes recordings stress bench docs site screenshots help
 
 demo: $(VENV)/.web ## score the requests of a scripted agent, offline, and print how to view them
 	@$(VENV)/bin/goldspan demo --out .demo
@@ -34,7 +34,8 @@ types: $(VENV)/.dev ## mypy --strict
 	$(RUN) mypy
 
 test: $(VENV)/.dev ## run the tests in two minutes; the last lines name what was skipped and what is left for test-all
-	$(RUN) $(PYTEST) 3 -m 'not stress and not e2e' --hypothesis-profile default
+	$(if $(COVER),$(RUN) coverage erase)
+	$(RUN) $(if $(COVER),coverage run -m) $(PYTEST) 3 -m 'not stress and not e2e' --hypothesis-profile default
 
 test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with five times as many examples
 	$(RUN) $(PYTEST_ALL)
@@ -42,6 +43,11 @@ test-all: $(VENV)/.dev ## run the end-to-end tests too, and each law with five t
 cover: $(VENV)/.dev ## run the tests of test-all with branch coverage, each law as in test; no test may be skipped
 	$(RUN) coverage erase
 	$(RUN) coverage run -m $(PYTEST) 4 --hypothesis-profile default --nothing-skipped
+	$(RUN) coverage combine --quiet
+	$(RUN) coverage report
+
+cover-rest: $(VENV)/.dev ## after `make test COVER=1`: run what it left out, and report the coverage of both
+	$(RUN) coverage run -m $(PYTEST) 4 --hypothesis-profile default --nothing-skipped --rest
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report
 

@@ -52,6 +52,8 @@ settings.register_profile(
 settings.load_profile("ci" if IN_CI else "default")  # `--hypothesis-profile` chooses another
 
 LEFT_FOR_TEST_ALL = pytest.StashKey[int]()
+SKIPPED_TESTS = "goldspan/skipped"
+"""The key in pytest's cache of the ids of the tests that were skipped, for `--rest`."""
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +93,17 @@ def pytest_collection() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-snapshots", action="store_true", help="write the actual results as the expected ones")
     parser.addoption("--nothing-skipped", action="store_true", help="fail when any test is skipped")
+    parser.addoption(
+        "--rest", action="store_true", help="run the end-to-end tests, and the tests that the last run skipped"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, for `--rest`, what `make test` ran."""
+    if config.getoption("--rest"):
+        assert config.cache is not None
+        skipped = frozenset(config.cache.get(SKIPPED_TESTS, []))
+        items[:] = [item for item in items if item.get_closest_marker("e2e") or item.nodeid in skipped]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -116,6 +129,8 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left for make test-all"] = session.config.stash.get(LEFT_FOR_TEST_ALL, 0)
+    elif session.config.cache is not None and not session.config.getoption("--rest"):
+        session.config.cache.set(SKIPPED_TESTS, [report.nodeid for report in _skipped(session.config)])
     if session.config.getoption("--nothing-skipped") and _skip_reasons(session.config) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -132,6 +147,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _skip_reasons(config: pytest.Config) -> Counter[str]:
     """Return the number of skipped tests per reason."""
+    return Counter(report.longrepr[2].removeprefix("Skipped: ") for report in _skipped(config))
+
+
+def _skipped(config: pytest.Config) -> Sequence[Any]:
+    """Return the reports of skipped tests."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    skipped = reporter.stats.get("skipped", []) if reporter else []
-    return Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    return reporter.stats.get("skipped", []) if reporter else []

@@ -66,6 +66,19 @@ def test_nothing_skipped_passes_if_every_test_ran(suite: pytest.Pytester) -> Non
     assert result.ret == 0
 
 
+@pytest.mark.e2e
+@pytest.mark.parametrize("processes", [pytest.param([], id="one process"), pytest.param(["-n", "2"], id="two")])
+def test_the_rest_is_what_was_skipped_or_is_end_to_end(suite: pytest.Pytester, processes: list[str]) -> None:
+    suite.makeini("[pytest]\nmarkers =\n    needs(*programs)\n    e2e")
+    suite.makepyfile(test_more="import pytest\n@pytest.mark.e2e\ndef test_five(): ...\ndef test_six(): ...")
+    suite.runpytest_subprocess("-m", "not e2e", *processes).assert_outcomes(passed=2, skipped=3)
+    for _ in range(2):
+        result = suite.runpytest_subprocess("--rest", "-v", *processes)
+        result.assert_outcomes(passed=1, skipped=3)
+        assert "test_three" not in result.stdout.str()
+        assert "test_six" not in result.stdout.str()
+
+
 @pytest.fixture
 def suite_with_slow_tests(pytester: pytest.Pytester) -> pytest.Pytester:
     """A small suite under our conftest, in which some tests are left out."""
