@@ -23,7 +23,11 @@ from support.docs_examples import ROOT, Block, Command, ExampleError, blocks, co
 
 PAGES_WITH_EXAMPLES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLE_PAGES = sorted((ROOT / "examples").rglob("README.md"))
-PAGES = [*PAGES_WITH_EXAMPLES, *EXAMPLE_PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [
+    *PAGES_WITH_EXAMPLES,
+    *EXAMPLE_PAGES,
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
+]
 PACKAGES = sorted(path.parent for path in (ROOT / "src" / "goldspan").rglob("*/__init__.py"))
 MODULES = sorted((ROOT / "src" / "goldspan").rglob("*.py"))
 NAMES = {"argnames": "page", "ids": lambda page: str(page.relative_to(ROOT))}

@@ -51,7 +51,8 @@ def lint_workflow(text: str) -> list[str]:
     command = ["node", "-e", LINT, "workflow.yml"]
     done = subprocess.run(command, input=text, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [f"{each['line']}: {each['message']}" for each in json.loads(done.stdout)]
+    found = [f"{each['line']}: {each['message']}" for each in json.loads(done.stdout)]
+    return [each for each in found if 'unknown permission scope "attestations"' not in each]  # newer than the package
 
 
 def environment_with_goldspan(folder: Path) -> dict[str, str]:
