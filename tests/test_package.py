@@ -120,6 +120,14 @@ def test_bash_can_parse_a_script(path: Path) -> None:
     assert path.stat().st_mode & 0o100
 
 
+def test_docker_sends_exactly_what_the_image_copies() -> None:
+    sent = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    copies = re.findall(
+        r"^COPY (?!--)(.+)$", (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(sent) == sorted(source for line in copies for source in line.split()[:-1])
+
+
 # --- the Helm chart ---------------------------------------------------------------------------------------------------
 
 

@@ -145,6 +145,7 @@ COLLECTOR = "collector"
 _COLLECTOR_BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.161.0"
 _COLLECTOR_MANIFEST = Path(__file__).parent / "collector" / "builder.yaml"
 
+
 def helm_program() -> Path:
     """Return Helm, whether it exists or not."""
     return FOLDER / HELM / "helm"
