@@ -225,7 +225,7 @@ def test_openai_api_key_is_sent_only_to_the_endpoint_of_openai(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     settings = read_environment()
     assert KEY not in repr(settings)
-    assert build_judge(settings)
+    build_judge(settings).close()
     with serving([opinion(1)]) as model:
         monkeypatch.setenv("GOLDSPAN_JUDGE_URL", model.url)
         monkeypatch.setenv("GOLDSPAN_JUDGE_SAMPLE", "1")

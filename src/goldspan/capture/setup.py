@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from goldspan.judge.judge import Judge
+    from goldspan.model import Evaluation
+    from goldspan.store import Store
 
 SINK_NAMES = ("attributes", "events", "metrics", "figures", "spans", "jsonl:PATH", "store:PATH")
 """The names of sinks, without those of products."""
@@ -100,7 +102,26 @@ def _open_file_sink(kind: str, path: str) -> SinkLike:
         return JsonLinesSink(path)
     from goldspan.store import open_store  # loads SQLite, which other programs do not need
 
-    return open_store(path)
+    return StoreSink(open_store(path))
+
+
+class StoreSink:
+    """Writes into a store that only this sink uses, and closes it at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def submit(self, evaluation: Evaluation) -> None:
+        """Stores one evaluation."""
+        self._store.submit(evaluation)
+
+    def submit_many(self, evaluations: Iterable[Evaluation]) -> None:
+        """Stores evaluations in one transaction."""
+        self._store.submit_many(evaluations)
+
+    def shutdown(self) -> None:
+        """Closes the store."""
+        self._store.close()
 
 
 def _create_product_sink(name: str, meter_provider: MeterProvider | None) -> SinkLike:

@@ -164,9 +164,17 @@ def join_path(path: str, key: str) -> str:
 def _format_leaf(value: Any) -> str:
     try:
         return _short_repr.repr(value)
-    except ValueError:  # Python refuses to format integers of thousands of digits
-        return "an integer of thousands of digits"
+    except ValueError:  # Python before 3.14 refuses to format integers of thousands of digits
+        return _ShortRepr.huge_integer
 
 
-_short_repr = reprlib.Repr()
+class _ShortRepr(reprlib.Repr):
+    huge_integer = "an integer of thousands of digits"
+
+    def repr_int(self, x: int, level: int) -> str:
+        text = super().repr_int(x, level)
+        return self.huge_integer if text.startswith("<") else text  # Python 3.14 names the type and the address
+
+
+_short_repr = _ShortRepr()
 _short_repr.maxstring = _short_repr.maxother = 60
