@@ -467,6 +467,19 @@ def test_sinks_are_read_from_the_environment(
 
 
 @pytest.mark.usefixtures("quiet")
+def test_the_store_of_a_setting_is_closed_with_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Python 3.13 warns of a database that nobody closed."""
+    opened = []
+    monkeypatch.setattr("goldspan.store.open_store", lambda path: opened.append(open_store(path)) or opened[-1])
+    monkeypatch.setenv("GOLDSPAN_SINKS", f"store:{tmp_path}/a.db")
+    running = goldspan.instrument(GOLDENS)
+    assert opened[0].count().total == 0
+    running.shutdown()
+    with pytest.raises(Exception, match="closed"):
+        opened[0].count()
+
+
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
     ("given", "written"), [({}, False), ({"attributes": True}, True), ({"sinks": []}, True)], ids=str
 )
