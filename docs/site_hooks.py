@@ -33,6 +33,8 @@ _PAGES = {
     ROOT / "README.md": "readme.md",
     ROOT / "CONTRIBUTING.md": "contributing.md",
     ROOT / "CHANGELOG.md": "changelog.md",
+    ROOT / "SECURITY.md": "threat-model.md",
+    ROOT / "examples" / "README.md": "examples.md",
 }
 """The pages of the site for the Markdown files outside `docs`."""
 _LANGUAGES = {".json": "json", ".py": "python", ".yaml": "yaml", ".yml": "yaml", ".service": "ini"}
@@ -122,7 +124,8 @@ def _page_of(target: Path) -> str:
         return _PAGES[target]
     if target.is_relative_to(DOCS):
         return target.relative_to(DOCS).as_posix()
-    path = target.relative_to(ROOT).as_posix()
+    parts = target.relative_to(ROOT).parts
+    path = "/".join(part.lstrip(".") for part in parts)  # MkDocs leaves hidden files out
     return f"files/{path}/index.md" if target.is_dir() else f"files/{path}.md"
 
 

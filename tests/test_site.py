@@ -35,7 +35,11 @@ SHOWN = ["index.html", "tutorial.html", "concepts.html", "reference/errors.html"
 WIDTHS = [360, 768, 1280]
 """Those of a phone, a tablet and a desktop, in pixels."""
 NEEDS_MKDOCS = pytest.mark.skipif(find_spec("mkdocs") is None, reason="the site needs MkDocs: make site")
-_INPUTS = [*("docs", "src", "deploy", "examples"), *("mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+_INPUTS = [
+    *("docs", "src", "deploy", "examples"),
+    "mkdocs.yml",
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"),
+]
 _EMPTY_INDEX = 'var __index = {"config": {"lang": ["en"], "separator": " ", "pipeline": []}, "docs": []}'
 """The search would read the whole index each time a page is opened."""
 _LINK = re.compile(r"<(?P<tag>\w+)[^>]*?\s(?:href|src)=\"?(?P<target>[^\s\">]+)")
