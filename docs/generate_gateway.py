@@ -101,7 +101,7 @@ def gauges() -> str:
             gauges.append((f"`{name}`", _CODE.sub(r"`\1`", description)))
 
     recorder: Any = RecordingMeterProvider()
-    register_gauges(recorder, recorder, {}, [])
+    register_gauges(recorder, recorder, {}, [], lambda: 0)
     register_kafka_gauges(recorder, None, None)
     return _table(("gauge", "meaning"), gauges)
 
