@@ -92,13 +92,19 @@ def write_goldens(path: Path, runs: Sequence[Run]) -> None:
 
 
 def scored(goldspan: Goldspan, *arguments: object) -> dict[str, dict[str, Any]]:
-    """Return what `goldspan score` prints about each run. Its health depends on scopes, which the products drop."""
+    """Return what `goldspan score` prints about each run.
+
+    Its health, and which setting records missing content, depend on scopes, which the products drop.
+    """
     result = goldspan("score", *arguments, "--json")
     assert result.status == 0, result.err
-    return {
-        document["run_id"]: {name: value for name, value in document.items() if name not in ("health", "digest")}
-        for document in result.documents
-    }
+    found = {}
+    for document in result.documents:
+        document["reason"] = document["reason"].partition(" To record content: ")[0]
+        found[document["run_id"]] = {
+            name: value for name, value in document.items() if name not in ("health", "digest")
+        }
+    return found
 
 
 def calls(runs: Iterator[Run]) -> dict[str, Any]:
