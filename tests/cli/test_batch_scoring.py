@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -286,15 +285,22 @@ class TestJobs:
     def test_end_with_ctrl_c(self, tmp_path):
         path = large_file(tmp_path)
         command = [sys.executable, "-m", "goldspan", "score", path, "--jobs", "2", "--json"]
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
         with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            command,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         ) as process:
-            time.sleep(2)
+            eventually(lambda: any(temporary.glob("goldspan-spill-*/*")), "nothing is read", 60)
             os.killpg(process.pid, signal.SIGINT)
             assert process.wait(timeout=30) == 130
             assert process.stderr is not None
             assert process.stderr.read() == b""
         eventually(lambda: not _has_processes(process.pid), "a process of the group is left", 30)
+        assert not list(temporary.glob("goldspan-spill-*"))
 
     def test_continue_after_the_program_was_killed(self, tmp_path, goldspan):
         path = large_file(tmp_path)
