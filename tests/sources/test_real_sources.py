@@ -18,6 +18,7 @@ import yaml
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from goldspan import Run, load_runs
+from goldspan.goldens.lookup.golden_lookup import NO_INPUT_REASON
 from recipes.environments import is_built
 from support.command_line import Goldspan
 from support.command_line import goldspan as goldspan  # a fixture
@@ -91,16 +92,20 @@ def write_goldens(path: Path, runs: Sequence[Run]) -> None:
     path.write_text(yaml.safe_dump({"goldens": list(by_input.values())}), encoding="utf-8")
 
 
+_WITHOUT_INPUT = f"No golden applies to this run: {NO_INPUT_REASON}."
+
+
 def scored(goldspan: Goldspan, *arguments: object) -> dict[str, dict[str, Any]]:
     """Return what `goldspan score` prints about each run.
 
-    Its health, and which setting records missing content, depend on scopes, which the products drop.
+    Its health, and which setting would record a missing input, depend on scopes, which the products drop.
     """
     result = goldspan("score", *arguments, "--json")
     assert result.status == 0, result.err
     found = {}
     for document in result.documents:
-        document["reason"] = document["reason"].partition(" To record content: ")[0]
+        if document["reason"].startswith(_WITHOUT_INPUT):
+            document["reason"] = _WITHOUT_INPUT
         found[document["run_id"]] = {
             name: value for name, value in document.items() if name not in ("health", "digest")
         }
