@@ -135,13 +135,19 @@ def _extracted_runs(
         "memory": memory,
         "start_range": start_range,
     }
-    if jobs == 1:
+    if jobs == 1 and not _is_larger_than(paths, memory):
         records = read_with_progress(paths, on_loss, start_range)
         with extract_bounded(records, watch=with_known_total, **what) as runs:
             yield runs
         return
     with TemporaryDirectory(prefix=FOLDER_PREFIX) as folder, TaskRunner(jobs) as runner:
         yield extract_files_with_progress(paths, runner, Path(folder), jobs=jobs, on_loss=on_loss, **what)
+
+
+def _is_larger_than(paths: list[str], memory: int) -> bool:
+    """Whether the files are known to be larger than the budget: to fill it before writing to disk would be in vain."""
+    size = total_bytes(paths)
+    return size is not None and size > memory
 
 
 def extract_files_with_progress(
