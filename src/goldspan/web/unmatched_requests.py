@@ -11,13 +11,13 @@ from itertools import islice
 from typing import Any
 
 from goldspan.curation.request_groups import group_similar
-from goldspan.extraction.capture_diagnostics import Hint, merge_hints
+from goldspan.extraction.capture_diagnostics import Hint, capture_hints, merge_hints
 from goldspan.goldens.golden_files.golden_writer import draft_golden, draft_to_yaml
+from goldspan.model import Run
 from goldspan.model.markup import shorten_request, truncate
 from goldspan.store import RunFilter, Store, StoredRun
 from goldspan.store.run_records import MAX_INPUT_LENGTH, run_from_document
 from goldspan.store.store_protocol import ALL_RUNS
-from goldspan.web.run_list import stored_capture_hints
 
 MAX_REQUESTS = 1000
 """The newest requests without a golden, which are grouped."""
@@ -104,27 +104,32 @@ def unmatched_requests(store: Store, run_filter: RunFilter = ALL_RUNS) -> Unmatc
     runs = [_request_of(run) for run in islice(store.iter_runs(unmatched), MAX_REQUESTS)]
     groups = sorted(group_similar([run.input for run in runs]), key=lambda group: (-len(group), group))
     shown = [[runs[index] for index in group] for group in groups[:_MAX_GROUPS]]
+    stored = _StoredRuns(store)
     return UnmatchedRequests(
-        groups=tuple(_request_group(store, group) for group in shown),
+        groups=tuple(_request_group(stored, group) for group in shown),
         total=store.count(unmatched).total,
         grouped=len(runs),
         omitted_groups=len(groups[_MAX_GROUPS:]),
         omitted_requests=sum(map(len, groups[_MAX_GROUPS:])),
         covered=store.count(replace(run_filter, covered=True)).total,
-        health=merge_hints(hint for newest, *_ in shown for hint in newest.hints(store)),
+        health=merge_hints(hint for newest, *_ in shown for hint in stored.hints(newest)),
     )
 
 
 def draft_stored_run(document: Mapping[str, Any]) -> GoldenDraft:
     """Return a draft golden that the stored run passes."""
     run = run_from_document(document)
-    is_truncated = run.input is not None and len(run.input) >= MAX_INPUT_LENGTH
-    text = draft_to_yaml(draft_golden(run, is_input_truncated=is_truncated))
+    text = _draft_text(run)
     arguments = [call.arguments for call in run.tool_calls if call.arguments is not None]
     if not arguments or len(json.dumps(arguments)) > _MAX_ARGUMENTS_LENGTH:
         return GoldenDraft(_draft_if_short(text), None)
-    with_arguments = draft_to_yaml(draft_golden(run, arguments=True, is_input_truncated=is_truncated))
+    with_arguments = _draft_text(run, arguments=True)
     return GoldenDraft(_draft_if_short(text), None if with_arguments == text else _draft_if_short(with_arguments))
+
+
+def _draft_text(run: Run, *, arguments: bool = False) -> str:
+    is_truncated = run.input is not None and len(run.input) >= MAX_INPUT_LENGTH
+    return draft_to_yaml(draft_golden(run, arguments=arguments, is_input_truncated=is_truncated))
 
 
 def _draft_if_short(text: str) -> str | None:
@@ -143,15 +148,29 @@ class _Request:
     agent: str | None
     service: str | None
 
-    def draft(self, store: Store) -> str | None:
-        """Return a draft golden, or `None` if it is too long or the run was deleted meanwhile."""
-        run = store.run(self.run_id)
-        return None if run is None else draft_stored_run(run.current.document).text
 
-    def hints(self, store: Store) -> list[Hint]:
+class _StoredRuns:
+    """Reads runs of a store, each once: the newest request of a group is usually the typical one, too."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._runs: dict[str, Run | None] = {}
+
+    def draft(self, request: _Request) -> str | None:
+        """Return a draft golden, or `None` if the run was deleted meanwhile."""
+        run = self._run(request.run_id)
+        return None if run is None else _draft_text(run)
+
+    def hints(self, request: _Request) -> list[Hint]:
         """Return its capture problems."""
-        run = store.run(self.run_id)
-        return [] if run is None else stored_capture_hints(run.current.document)
+        run = self._run(request.run_id)
+        return [] if run is None else capture_hints(run)
+
+    def _run(self, run_id: str) -> Run | None:
+        if run_id not in self._runs:
+            found = self._store.run(run_id)
+            self._runs[run_id] = None if found is None else run_from_document(found.current.document)
+        return self._runs[run_id]
 
 
 def _request_of(run: StoredRun) -> _Request:
@@ -161,12 +180,12 @@ def _request_of(run: StoredRun) -> _Request:
     return _Request(run.run_id, run.time_ns, document["input"], tools, *texts)
 
 
-def _request_group(store: Store, runs: Sequence[_Request]) -> RequestGroup:
+def _request_group(stored: _StoredRuns, runs: Sequence[_Request]) -> RequestGroup:
     """Return the group of some requests, which are sorted newest first."""
     sequences = Counter(run.tools for run in runs)
     ((tools, tools_count),) = sequences.most_common(1)
     typical = next(run for run in runs if run.tools == tools)
-    draft = typical.draft(store)
+    draft = stored.draft(typical)
     return RequestGroup(
         count=len(runs),
         typical=None if typical.input is None else truncate(" ".join(typical.input.split()), _MAX_REQUEST_LENGTH),
