@@ -80,6 +80,27 @@ def test_late_spans_make_a_revision_although_their_trace_is_no_longer_in_memory(
     assert any(len(numbers) > 1 for numbers in revisions(tmp_path).values())
 
 
+def test_the_time_in_which_a_worker_scores_a_backlog_is_no_inactivity_of_other_partitions(
+    broker: Broker, tmp_path: Path
+) -> None:
+    broker.create_topic("busy", 2)
+    *many, split = traces(6000)
+    while len(set(split.messages)) < 2:
+        split = many.pop()
+    first, *others = ((split.key, message) for message in split.messages)
+    backlog = [(trace.key, message) for trace in many for message in trace.messages]
+    with serving(configure(tmp_path, broker, "busy", idle=2, late=0.5)) as gateway:
+        eventually(lambda: metric(gateway, "goldspan_gateway_kafka_partitions") == 2, lambda: gateway.log)
+        broker.send("busy", backlog[:-100], partition=0)
+        eventually(lambda: metric(gateway, "goldspan_evaluations_total") > 0, lambda: gateway.log)
+        broker.send("busy", [first], partition=1)
+        taken = len(backlog) - 100 + 1
+        eventually(lambda: metric(gateway, "goldspan_gateway_kafka_messages_total") == taken, lambda: gateway.log)
+        broker.send("busy", backlog[-100:], partition=0)  # the worker takes few messages while it scores the others
+        broker.send("busy", others, partition=1)
+        assert_scored_like_the_command(broker, "busy", [*many, split], tmp_path, [gateway])
+
+
 # --- offsets ----------------------------------------------------------------------------------------------------------
 
 

@@ -111,13 +111,18 @@ class Broker:
         more = {key.replace("_", "."): value for key, value in options.items()}
         return Producer({"bootstrap.servers": self.address, **more})
 
-    def send(self, topic: str, messages: Sequence[tuple[str | None, bytes | None]], **options: Any) -> None:
-        """Produce messages, each with its key and value, and wait until they are stored."""
+    def send(
+        self, topic: str, messages: Sequence[tuple[str | None, bytes | None]], *, partition: int = -1, **options: Any
+    ) -> None:
+        """Produce messages, each with its key and value, and wait until they are stored.
+
+        The keys choose the partitions, unless one is named.
+        """
         producer = self.producer(**options)
         for key, value in messages:
             while True:
                 try:
-                    producer.produce(topic, key=key, value=value)
+                    producer.produce(topic, key=key, value=value, partition=partition)
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -90,7 +90,10 @@ class PartitionLog:
         """The offset of the next message."""
         self.end = point.position
         """The offset after the last message of the partition, as far as it is known."""
-        self._is_at_end = False
+        self.is_at_end = False
+        """Whether the broker reported that no message follows the ones that were added."""
+        self.is_current = True
+        """Whether that still holds: false if the client may have received messages since then."""
         self._pending: deque[JournalEntry] = deque()
         self._cache = cache
         self._read_again = read_again
@@ -101,7 +104,7 @@ class PartitionLog:
     def add(self, offset: int, entry: JournalEntry | None) -> None:
         """Add the message at an offset; without an entry if nothing of it is scored."""
         self.position = offset + 1
-        self._is_at_end = False
+        self.is_at_end = False
         if entry is not None:
             self._pending.append(entry)
             self._cache.add(self.partition, entry)
@@ -111,7 +114,7 @@ class PartitionLog:
     def reach_end(self, offset: int) -> None:
         """Record that no message follows before this offset."""
         self.position = max(self.position, offset)
-        self._is_at_end = True
+        self.is_at_end = True
 
     @property
     def lag(self) -> int:
@@ -132,7 +135,7 @@ class PartitionLog:
             entries.append(self._pending.popleft())
             size += len(entries[-1].body)
         position = entries[-1].key if self._pending else max(after, self.position)
-        return LogBatch(entries, position, is_behind=bool(self._pending) or not self._is_at_end)
+        return LogBatch(entries, position, is_behind=bool(self._pending) or not (self.is_at_end and self.is_current))
 
     def read_entry(self, key: int) -> JournalEntry | None:
         """Returns an entry; `None` if the broker no longer has its message. Raises `StoreError`."""

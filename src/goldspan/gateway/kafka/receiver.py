@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,8 @@ _BATCH_MESSAGES = 1000
 _MAX_POLL_SECONDS = 0.25
 """Seconds for a partition before the next one is scored: a worker that does not answer the brokers loses them all."""
 _COMMIT_SECONDS = 1.0
+_END_CHECK_SECONDS = 0.5
+_END_CHECK_TIMEOUT_SECONDS = 1.0
 _FLUSH_SECONDS = 1.0
 """Seconds for the delivery of results before a commit. Without it, the next commit has the offsets too."""
 _REOPEN_SECONDS = 2.0
@@ -87,6 +90,7 @@ class KafkaReceiver:
         self._consumer: Consumer | None = None
         self._next_open = 0.0
         self._next_commit = 0.0
+        self._next_end_check = 0.0
         self._last_logged: dict[str, float] = {}
         self.connection = ConnectionState()
         """Whether the brokers can be reached, for `/readyz`."""
@@ -127,7 +131,8 @@ class KafkaReceiver:
         has_messages = False
         try:
             if self._open():
-                has_messages = self._fetch(timeout)
+                has_messages, is_drained = self._fetch(timeout)
+                self._check_ends(is_drained)
         except KafkaException as error:
             self._log_throttled("consume", f"cannot consume and connects again: {describe_error(error)}")
             self._reopen_later()
@@ -195,7 +200,8 @@ class KafkaReceiver:
             with suppress_errors("close a Kafka consumer", except_=KafkaException):
                 consumer.close()
 
-    def _fetch(self, timeout: float) -> bool:
+    def _fetch(self, timeout: float) -> tuple[bool, bool]:
+        """Take messages. Returns whether there were some, and whether the client has no more of them."""
         assert self._consumer is not None
         is_scoring_behind = any(partition.scoring.has_more_due for partition in self._partitions.values())
         # One message, so that rebalances and answers of brokers are handled, and memory does not fill with more traces.
@@ -216,7 +222,28 @@ class KafkaReceiver:
                 self._log_throttled(error.name(), describe_error(KafkaException(error)))
                 self.connection.update_from_error(error)
         self._counters.add(semconv.KAFKA_MESSAGES, arrived_count, topic=self._topic)
-        return arrived_count > 0
+        return arrived_count > 0, len(messages) < count
+
+    def _check_ends(self, is_drained: bool) -> None:
+        """Tell the partitions that were read to their end whether messages may have followed since then.
+
+        The messages of all partitions wait in one queue of the client. As long as it is not empty, only the broker
+        knows whether a partition has more of them. A partition of which that is not known must not count the time as
+        inactivity of its traces.
+        """
+        assert self._consumer is not None
+        for partition in self._partitions.values():
+            partition.log.is_current = is_drained
+        if is_drained or time.monotonic() < self._next_end_check:
+            return
+        with suppress(KafkaException):  # a broker that does not answer is asked again later
+            for number, partition in self._partitions.items():
+                log = partition.log
+                if log.is_at_end:
+                    place = TopicPartition(self._topic, number)
+                    _, log.end = self._consumer.get_watermark_offsets(place, timeout=_END_CHECK_TIMEOUT_SECONDS)
+                    log.is_current = log.end <= log.position
+        self._next_end_check = time.monotonic() + _END_CHECK_SECONDS
 
     def _take(self, message: Message) -> None:
         """Add a message to the log of its partition."""

@@ -120,6 +120,7 @@ class ScoringConsumer:
         self._read_positions = {number: log.context_start for number, log in logs.items()}
         self._last_arrivals = dict.fromkeys(logs, self._now())
         self._watermarks = dict.fromkeys(logs, 0.0)
+        """By log, the time up to which all arrived entries were read."""
         self.is_store_failing = False
         """Whether the last attempt to write results failed. They wait, and the attempt is repeated."""
         self._last_logged_at = -_LOG_INTERVAL_SECONDS
@@ -200,7 +201,8 @@ class ScoringConsumer:
             for entry in batch.entries:
                 self._read_positions[number] = entry.key
                 self._buffer_entry(number, log, entry, should_shed=sheds)
-            self._watermarks[number] = self._last_arrivals[number] if batch.is_behind else read_at
+            complete_until = self._last_arrivals[number] if batch.is_behind else read_at
+            self._watermarks[number] = max(self._watermarks[number], complete_until)
             self._read_positions[number] = batch.position
             count += len(batch.entries)
             if self._results_queue.queued_bytes >= _MAX_QUEUED_BYTES:
