@@ -201,6 +201,63 @@ def test_a_call_in_another_place_than_the_missing_one_is_no_wrong_tool() -> None
     assert told(evaluation) == [("extra", "log", None, None, None), ("missing", "pay", None, None, None)]
 
 
+def test_after_a_wrong_hand_off_no_agent_is_blamed_for_the_call_of_another() -> None:
+    """The triage agent calls a tool itself, at the place where the billing agent should have called one."""
+    evaluation = evaluated(
+        [called("find_order", "triage"), called("send_mail", "triage")],
+        [wanted("find_order", "triage"), wanted("refund", "billing")],
+    )
+    assert told(evaluation) == [
+        ("missing", "refund", "billing", None, None),
+        ("extra", "send_mail", "triage", None, None),
+    ]
+
+
+def test_a_hand_off_to_the_wrong_agent_is_a_fault_of_the_agent_that_handed_over() -> None:
+    evaluation = evaluated(
+        [called("find_order", "triage"), called("transfer_to_refunds", "triage"), called("refund", "refunds")],
+        [wanted("find_order", "triage"), wanted("transfer_to_shipping", "triage"), wanted("move", "shipping")],
+    )
+    assert told(evaluation) == [
+        ("wrong_tool", "transfer_to_shipping", "triage", "transfer_to_refunds", None),
+        ("missing", "move", "shipping", None, None),
+        ("extra", "refund", "refunds", None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "calling"),
+    [
+        pytest.param("billing", "Billing", id="the same name in other letters"),
+        pytest.param("billing", None, id="who called is not known"),
+        pytest.param(None, "triage", id="the golden names no agent"),
+    ],
+)
+def test_a_wrong_tool_is_called_by_the_expected_agent_as_far_as_is_known(
+    expected: str | None, calling: str | None
+) -> None:
+    evaluation = evaluated([called("send_mail", calling)], [wanted("refund", expected)])
+    assert told(evaluation) == [("wrong_tool", "refund", calling or expected, "send_mail", None)]
+
+
+def test_each_of_several_wrong_tools_is_paired_with_a_missing_one_of_its_agent() -> None:
+    evaluation = evaluated(
+        [called("log", "triage"), called("send_mail", "billing"), called("wait", "triage")],
+        [wanted("refund", "billing"), wanted("check", "triage"), wanted("close")],
+    )
+    assert told(evaluation) == [
+        ("wrong_tool", "refund", "billing", "send_mail", None),
+        ("wrong_tool", "check", "triage", "log", None),
+        ("wrong_tool", "close", "triage", "wait", None),
+    ]
+
+
+def test_an_alternative_of_any_of_its_agents_can_be_replaced_by_a_wrong_tool() -> None:
+    either = AnyOf(((wanted("mail", "support"),), (wanted("chat", "billing"),)))
+    assert [fault.kind for fault in evaluated([called("log", "billing")], [either]).faults] == ["wrong_tool"]
+    assert [fault.kind for fault in evaluated([called("log", "sales")], [either]).faults] == ["missing", "extra"]
+
+
 def test_a_missing_call_is_attributed_to_the_expected_agent_or_to_the_only_agent() -> None:
     missing = [wanted("refund", "support")]
     assert told(evaluated([], missing, agent="triage")) == [("missing", "refund", "support", None, None)]
@@ -282,6 +339,11 @@ def test_each_missing_expectation_and_each_unexpected_call_is_in_exactly_one_fau
     for fault in faults:
         if fault.kind == "wrong_agent":
             assert fault.agent is None or fold_name(fault.agent) != fold_name(str(fault.instead))
+        if fault.kind == "wrong_tool":
+            assert fault.expected_at is not None
+            assert fault.called_at is not None
+            expected, calling = tools[fault.expected_at].agent, calls[fault.called_at].agent
+            assert expected is None or calling is None or fold_name(expected) == fold_name(calling)
     assert [Fault(*told) for told in dict.fromkeys(map(_fields, faults))] == list(faults)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, wraps
 from itertools import islice
@@ -12,8 +11,9 @@ from typing import Any, TypeVar
 from goldspan.content.flat_attributes import TEXT_TYPES, FlatRows
 from goldspan.content.literals import plain_value
 from goldspan.model import ToolDefinition
+from goldspan.model.name_folding import SEPARATORS
+from goldspan.model.name_folding import fold_name as fold_name  # the upper layers import it with the other names here
 
-_SEPARATORS = re.compile(r"[\s_\-./:]+")
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMESPACE = re.compile(r"(?:functions|default_api)[.:](?=.)", re.DOTALL)
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
@@ -24,23 +24,9 @@ _HANDOFF_PREFIXES = ("handoff to ", "handoff_to_", "transfer_to_")
 
 
 @lru_cache(maxsize=16384)
-def fold_name(name: str) -> str:
-    """Return the form in which names are compared: without case and separators.
-
-    `web_search`, `WebSearch`, `Web Search` and `web-search` fold to the same text. A name made of separators alone
-    folds to itself, so that it equals nothing else.
-    """
-    if name.isascii():
-        return _SEPARATORS.sub("", name.lower()) or name
-    folded = _SEPARATORS.sub("", unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())) or name
-    # Without a separator between them, letters may compose.
-    return folded if folded == name else fold_name(folded)
-
-
-@lru_cache(maxsize=16384)
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name in lower case: `searchHotels` and `search_hotels` have the same two."""
-    return tuple(filter(None, _SEPARATORS.split(_WORD_STARTS.sub("_", name).casefold())))
+    return tuple(filter(None, SEPARATORS.split(_WORD_STARTS.sub("_", name).casefold())))
 
 
 def undecorate(raw: str, servers: Collection[str] = ()) -> tuple[str, str | None]:
@@ -82,7 +68,7 @@ def server_prefix(decorated: str, *, tool_name: str) -> str | None:
     name = _without_namespace(decorated)
     if fold_name(name) == fold_name(tool_name):
         return None
-    for gap in _SEPARATORS.finditer(name):
+    for gap in SEPARATORS.finditer(name):
         if fold_name(name[gap.end() :]) == fold_name(tool_name):
             return _server_without_prefix(name[: gap.start()])
     return None
@@ -122,13 +108,13 @@ def _tool_after_server(raw: str, server: str) -> str:
     """Return the rest of a decorated name after the server; empty if the name does not begin with the server."""
     name = _without_namespace(raw)
     owners = (fold_name(server), fold_name(f"mcp_{server}"))
-    rests = (name[gap.end() :] for gap in _SEPARATORS.finditer(name) if fold_name(name[: gap.start()]) in owners)
+    rests = (name[gap.end() :] for gap in SEPARATORS.finditer(name) if fold_name(name[: gap.start()]) in owners)
     return next(rests, "")
 
 
 def _server_without_prefix(prefix: str) -> str | None:
     """Return the server in the prefix of a tool's name: `orders` for `orders`, `mcp__orders` and `mcp-orders`."""
-    first, *rest = _SEPARATORS.split(prefix, maxsplit=1)
+    first, *rest = SEPARATORS.split(prefix, maxsplit=1)
     server = (rest[0] if rest else "") if first == "mcp" else prefix
     return server or None
 

@@ -3,6 +3,7 @@
 The values are frozen dataclasses. `None` means "not known", not "nothing" and not zero. Times are nanoseconds since the
 Unix epoch.
 
+`name_folding`: the form in which names of tools and agents are compared.
 `telemetry`: spans, span events and log records, and the selectors of components.
 `runs`: tool calls, and the runs that contain them.
 `goldens`: goldens, and the vocabulary of tools that they use.

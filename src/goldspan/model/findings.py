@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from goldspan.model.goldens import AnyOf, ExpectedTool, iter_expected_calls
+from goldspan.model.name_folding import fold_name
 from goldspan.model.runs import Run, ToolCall
 
 RowVerdict = Literal["paired", "missing", "unexpected", "superseded", "tolerated", "forbidden"]
@@ -119,8 +120,8 @@ class Fault:
     """
 
     kind: FaultKind
-    """`wrong_tool`: an unexpected call was made in place of a missing one. `wrong_agent`: the expected tool was called
-    by another agent than the expected one. `extra`: any other unexpected call."""
+    """`wrong_tool`: an unexpected call was made in place of a missing one, and not by another agent than the expected
+    one. `wrong_agent`: the expected tool was called by another agent. `extra`: any other unexpected call."""
     tool: str
     """The expected tool; for a call that was not expected, the called tool."""
     agent: str | None = None
@@ -307,7 +308,7 @@ def _substitution_fault(
 
 
 def _substituted_calls(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, ComparisonRow]]:
-    """Returns missing expectations, each with the unexpected call between the same two expected calls, in sequence."""
+    """Returns missing expectations, each with the unexpected call of its agent between the same two expected calls."""
     found: list[tuple[ComparisonRow, ComparisonRow]] = []
     missing: list[ComparisonRow] = []
     unexpected: list[ComparisonRow] = []
@@ -317,9 +318,27 @@ def _substituted_calls(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRo
         elif row.verdict == "unexpected":
             unexpected.append(row)
         elif row.expected is not None and row.called is not None:
-            found += zip(missing, unexpected, strict=False)
+            found += _pairs_of_one_agent(missing, unexpected)
             missing, unexpected = [], []
-    return [*found, *zip(missing, unexpected, strict=False)]
+    return [*found, *_pairs_of_one_agent(missing, unexpected)]
+
+
+def _pairs_of_one_agent(
+    missing: Sequence[ComparisonRow], unexpected: Sequence[ComparisonRow]
+) -> Iterator[tuple[ComparisonRow, ComparisonRow]]:
+    """Yield each missing expectation with the first free call that its agent made, or that an unknown agent made.
+
+    An expectation that names no agent takes the first free call.
+    """
+    calls_by_agent: dict[str | None, list[int]] = {}  # positions in reverse order, so that the first is popped first
+    for at in reversed(range(len(unexpected))):
+        agent = _calling_agent(unexpected[at])
+        calls_by_agent.setdefault(agent and fold_name(agent), []).append(at)
+    for row in missing:
+        agents = {agent and fold_name(agent) for agent in _expected_agents(row)}
+        accepted = calls_by_agent.keys() if None in agents else {*agents, None}
+        if free := [calls for agent in accepted if (calls := calls_by_agent.get(agent))]:
+            yield row, unexpected[min(free, key=itemgetter(-1)).pop()]
 
 
 def _row_key(row: ComparisonRow) -> tuple[int | None, int | None]:
@@ -341,8 +360,13 @@ def _calling_agent(row: ComparisonRow) -> str | None:
 
 def _expected_agent(row: ComparisonRow) -> str | None:
     """Returns the agent that should have made the call, if the golden names exactly one."""
-    agents = {tool.agent for tool in iter_expected_calls([row.expected] if row.expected else [])}
+    agents = _expected_agents(row)
     return agents.pop() if len(agents) == 1 else None
+
+
+def _expected_agents(row: ComparisonRow) -> set[str | None]:
+    """Returns the agents that may make the call; `None`: any."""
+    return {tool.agent for tool in iter_expected_calls([row.expected] if row.expected else [])}
 
 
 def _sole_agent(run: Run) -> str | None:
