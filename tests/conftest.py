@@ -129,8 +129,8 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left for make test-all"] = session.config.stash.get(LEFT_FOR_TEST_ALL, 0)
-    elif session.config.cache is not None and not session.config.getoption("--rest"):
-        session.config.cache.set(SKIPPED_TESTS, [report.nodeid for report in _skipped(session.config)])
+    elif (cache := getattr(session.config, "cache", None)) is not None and not session.config.getoption("--rest"):
+        cache.set(SKIPPED_TESTS, [report.nodeid for report in _skipped(session.config)])
     if session.config.getoption("--nothing-skipped") and _skip_reasons(session.config) and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

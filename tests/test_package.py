@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import goldspan
+from goldspan._extras import _EXTRAS
 from recipes.environments import HELM, helm_program, is_built
 from support.docs_examples import ROOT
 
@@ -118,6 +119,24 @@ def test_bash_can_parse_a_script(path: Path) -> None:
     done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert path.stat().st_mode & 0o100
+
+
+def test_the_tests_of_the_core_import_no_package_of_another_extra() -> None:
+    """`.ci/check-pythons` installs zstandard and httpx2 beside the core."""
+    script = (ROOT / ".ci" / "check-pythons").read_text(encoding="utf-8")
+    (folders,) = re.findall(r"^tests=\(tests/\{(\S+)\}", script, flags=re.MULTILINE)
+    ignored = set(re.findall(r"--ignore (\S+)", script))
+    paths = [path for folder in folders.split(",") for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))]
+    extras = {module for _, modules in _EXTRAS.values() for module in modules if "." not in module}
+    extras -= {"zstandard", "httpx2", "grpc"}
+    found = [
+        (str(path.relative_to(ROOT)), name)
+        for path in paths
+        if str(path.relative_to(ROOT)) not in ignored
+        for name in re.findall(r"^(?:import|from) (\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if name in extras
+    ]
+    assert found == []
 
 
 def test_docker_sends_exactly_what_the_image_copies() -> None:
