@@ -12,6 +12,7 @@ Modules in reading order:
 ``wire_format``: splits protobuf bytes into messages and fields without decoding them.
 ``decode_results``: the results of decoders, and rules that all formats share.
 ``otlp_protobuf``: decodes OTLP requests in protobuf.
+``protobuf_errors``: what protobuf raises for bytes that are no message.
 ``protobuf_attributes``: decodes protobuf attributes lazily.
 ``protobuf_signals``: decodes a protobuf message of an unknown signal.
 ``json_documents``: finds JSON documents in text and decodes those of each format.

@@ -8,7 +8,6 @@ from typing import Any
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.message_factory import GetMessageClass
 from opentelemetry.proto.common.v1 import common_pb2
 from opentelemetry.proto.logs.v1 import logs_pb2
@@ -33,6 +32,7 @@ from goldspan.otlp.protobuf_attributes import (
     attribute_names,
     key_values_to_dict,
 )
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 
 
 def trace_message(name: str, *, raw_fields: Iterable[str] = ()) -> type[Any]:
@@ -85,9 +85,9 @@ def decode_traces(data: bytes) -> DecodedSpans:
     """
     try:
         return _decode_request(_Request.FromString(data))
-    except ProtobufError as error:
+    except PROTOBUF_ERRORS as error:
         fault = error
-    with suppress(ProtobufError):
+    with suppress(*PROTOBUF_ERRORS):
         decoded = _decode_request(_RawItemsRequest.FromString(data), _parse_span)
         if decoded.spans:
             return decoded
@@ -150,7 +150,7 @@ def _decode_request(request: Any, parse_span: Callable[[Any], Any] | None = None
 def _parse_span(data: bytes) -> Any:
     try:
         return _Span.FromString(data)
-    except ProtobufError as error:
+    except PROTOBUF_ERRORS as error:
         raise DecodeError("a span is broken, or text in it is not UTF-8") from error
 
 
@@ -223,7 +223,7 @@ def decode_logs(data: bytes) -> RecordBatch:
     """
     try:
         request = _RawItemsRequest.FromString(data)
-    except ProtobufError as error:
+    except PROTOBUF_ERRORS as error:
         raise DecodeError("neither JSON nor an OTLP logs request in protobuf") from error
     if data and not request.resource_spans:
         raise DecodeError("a protobuf message, but no OTLP logs request")
@@ -244,7 +244,7 @@ def decode_logs(data: bytes) -> RecordBatch:
 def _log_record(data: bytes, scope: str, resource: Mapping[str, Any]) -> LogRecord:
     try:
         log = logs_pb2.LogRecord.FromString(data)
-    except ProtobufError as error:
+    except PROTOBUF_ERRORS as error:
         raise DecodeError("a log record is broken, or text in it is not UTF-8") from error
     trace_id, span_id = validated_log_ids(log.trace_id, log.span_id)
     attributes = key_values_to_dict(log.attributes)

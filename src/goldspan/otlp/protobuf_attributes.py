@@ -7,10 +7,10 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from goldspan.otlp.decode_results import text_or_bytes
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 from goldspan.otlp.wire_format import read_varint
 
 _STRING_TAG = 0x0A
@@ -188,7 +188,7 @@ def decode_value(raw: bytes) -> Any:
             return _decode_damaged_text(raw)
     try:
         value = AnyValue.FromString(raw)
-    except ProtobufError:
+    except PROTOBUF_ERRORS:
         return _decode_damaged_text(raw)
     return value.string_value or any_value_to_python(value)
 

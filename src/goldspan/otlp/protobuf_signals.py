@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError as ProtobufError
 from google.protobuf.message import Message
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -18,6 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
 from goldspan.otlp import otlp_protobuf, wire_format
 from goldspan.otlp.decode_results import DecodeError, RecordBatch, merge_batches
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 from goldspan.otlp.streams import LossReporter
 
 _UNKNOWN_FORMAT = "neither JSON nor OTLP in protobuf"
@@ -100,7 +100,7 @@ def _count_known_bytes(part: bytes, request: Message) -> int:
     """The number of bytes in fields that the request type knows; -1 if the bytes contradict the type."""
     try:
         request.ParseFromString(part)
-    except ProtobufError:
+    except PROTOBUF_ERRORS:
         return -1
     request.DiscardUnknownFields()
     return request.ByteSize()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, LogsData
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
@@ -30,6 +29,7 @@ from goldspan.gateway.decoding.export_response import (
 from goldspan.gateway.resource_limits import ALL_PARTITIONS, MIB, Media, ResourceLimits, Signal, partition_of
 from goldspan.otlp.decode_results import DecodeError, validated_log_ids, validated_span_id, validated_trace_id
 from goldspan.otlp.otlp_protobuf import trace_message
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 from goldspan.otlp.wire_format import REQUEST_TAG, encode_varint, read_varint
 
 _SCOPE_TAG = _ITEM_TAG = 0x12
@@ -77,7 +77,7 @@ def validate_request(
     schema = _SIGNAL_SCHEMAS[signal]
     try:
         body, counter, trace_ids = _validate_protobuf(schema, body, limits)
-    except (ProtobufError, DecodeError) as error:
+    except (*PROTOBUF_ERRORS, DecodeError) as error:
         raise malformed_request(f"the body is not an OTLP {signal} request in protobuf") from error
     return counter.result(body, _partition_mask(trace_ids) if partitioned and schema.is_partitioned else ALL_PARTITIONS)
 
@@ -142,7 +142,7 @@ def _trace_ids_if_valid(schema: _SignalSchema, body: bytes, limits: ResourceLimi
     """Return the trace IDs of a request, or `None` if any part of it is invalid."""
     try:
         return schema.trace_ids(schema.request.FromString(body), limits)
-    except (ProtobufError, DecodeError):
+    except (*PROTOBUF_ERRORS, DecodeError):
         return None
 
 
@@ -179,7 +179,7 @@ def _drop_invalid_items(
 def _is_malformed(schema: _SignalSchema, content: bytes, *path: int) -> bool:
     try:
         schema.request.FromString(_wrap_message(content, *path))
-    except ProtobufError:
+    except PROTOBUF_ERRORS:
         return True
     return False
 
@@ -200,10 +200,10 @@ def _drop_invalid_items_of_scope(
             try:
                 trace_ids |= schema.trace_ids(schema.request.FromString(_wrap_message(item, *_ITEM_PATH)), limits)
                 counter.accept()
-            except (ProtobufError, DecodeError) as error:
+            except (*PROTOBUF_ERRORS, DecodeError) as error:
                 invalid_positions.add(position)
                 reason = f"a {schema.item} is malformed or nested too deeply, or text in it is not UTF-8"
-                counter.reject(reason if isinstance(error, ProtobufError) else str(error))
+                counter.reject(reason if isinstance(error, PROTOBUF_ERRORS) else str(error))
     if invalid_positions:
         kept = [item for position, item in enumerate(scope.spans) if position not in invalid_positions]
         del scope.spans[:]

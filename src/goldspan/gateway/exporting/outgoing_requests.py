@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from google.protobuf.json_format import ParseDict, ParseError
-from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -20,6 +19,7 @@ from goldspan.gateway.journal.journal_file import JournalEntry
 from goldspan.gateway.resource_limits import Media, Signal
 from goldspan.otlp.decode_results import DecodeError
 from goldspan.otlp.json_fields import parse_json
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 
 MAX_ENTRIES_AHEAD = 1_000
 """Maximum number of entries sent beyond the first pending one. They are sent again after a `kill -9`."""
@@ -196,7 +196,7 @@ def split_in_half(signal: Signal, request: OutgoingRequest) -> tuple[OutgoingReq
     """
     try:
         first = _REQUEST_TYPES[signal].FromString(to_protobuf(signal, request).body)
-    except (ProtobufError, DecodeError):
+    except (*PROTOBUF_ERRORS, DecodeError):
         return None
     second = type(first)()
     second.CopyFrom(first)

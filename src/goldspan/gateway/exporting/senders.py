@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from google.protobuf.message import DecodeError as ProtobufError
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
@@ -30,6 +29,7 @@ from goldspan.gateway.exporting.backends import Backend, create_tls_context
 from goldspan.gateway.exporting.outgoing_requests import OutgoingRequest, to_protobuf
 from goldspan.gateway.resource_limits import Media, Signal
 from goldspan.otlp.decode_results import DecodeError
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 
 with require_extra("server"):
     import grpc  # type: ignore[import-untyped]
@@ -255,7 +255,7 @@ def _retry_delay(trailing: Iterable[tuple[str, str | bytes]]) -> float | None:
     for key, value in trailing:
         if key != _STATUS_DETAILS_KEY or not isinstance(value, bytes):
             continue
-        with suppress(ProtobufError):
+        with suppress(*PROTOBUF_ERRORS):
             for detail in Status.FromString(value).details:
                 info = RetryInfo()
                 if detail.Unpack(info):
@@ -266,7 +266,7 @@ def _retry_delay(trailing: Iterable[tuple[str, str | bytes]]) -> float | None:
 def accepted_result(signal: Signal, body: bytes, media: Media) -> ExportResult:
     """Return the result for an accepted request, with the partial success that its response reports."""
     with suppress(
-        ProtobufError, ValueError, AttributeError, TypeError
+        *PROTOBUF_ERRORS, ValueError, AttributeError, TypeError
     ):  # an unreadable response is still an acceptance
         rejected, message = _partial_success(signal, body, media)
         return ExportResult("accepted", message=to_log_line(message), rejected_count=max(0, rejected))
@@ -307,7 +307,7 @@ def _partial_success(signal: Signal, body: bytes, media: Media) -> tuple[int, st
 
 def _http_message(media: str, body: bytes) -> str:
     """Return the message of a `google.rpc.Status`, or else the body if it is text."""
-    with suppress(ProtobufError, ValueError, AttributeError):
+    with suppress(*PROTOBUF_ERRORS, ValueError, AttributeError):
         if media == "application/x-protobuf":
             return to_log_line(Status.FromString(body).message)
         if media == "application/json":

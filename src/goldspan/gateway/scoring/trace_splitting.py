@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TypeAlias
 
-from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from goldspan.gateway.resource_limits import partition_of
 from goldspan.otlp.decode_results import DecodeError, validated_ids, validated_log_ids
 from goldspan.otlp.otlp_protobuf import trace_message
+from goldspan.otlp.protobuf_errors import PROTOBUF_ERRORS
 from goldspan.otlp.wire_format import REQUEST_TAG, encode_varint, read_varint
 
 _IdsOnlySpan = trace_message("Span", raw_fields=["trace_state", "name", "attributes", "events", "links", "status"])
@@ -252,7 +252,7 @@ def _locate_span(body: bytes, content: int, end: int) -> _ItemLocation | None:
     try:
         span = _IdsOnlySpan.FromString(body[content:end])
         validated_ids(span.trace_id, span.span_id)
-    except (ProtobufError, DecodeError):
+    except (*PROTOBUF_ERRORS, DecodeError):
         return None
     return span.trace_id, not any(span.parent_span_id)
 
@@ -262,7 +262,7 @@ def _locate_log_record(body: bytes, content: int, end: int) -> _ItemLocation | N
     try:
         record = LogRecord.FromString(body[content:end])
         trace_id, _ = validated_log_ids(record.trace_id, record.span_id)
-    except (ProtobufError, DecodeError):
+    except (*PROTOBUF_ERRORS, DecodeError):
         return None
     return record.trace_id if trace_id else b"", False
 
