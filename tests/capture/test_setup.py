@@ -13,6 +13,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,22 @@ def test_spans_are_exported_over_the_configured_protocol(
     (exporter,) = providers.span_exporters()
     assert f".otlp.proto.{package}." in type(exporter).__module__
     exporter.shutdown()
+
+
+def test_an_exporter_over_grpc_without_grpcio_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter.otlp.proto.grpc")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(goldspan.ConfigurationError, match=r"needs the package grpc.*TRACES_PROTOCOL=http/protobuf"):
+        providers.span_exporters()
+
+
+def test_a_missing_exporter_over_grpc_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    monkeypatch.setattr(providers, "entry_points", lambda **named: entry_points(**named) if len(named) < 2 else ())
+    with pytest.raises(goldspan.ConfigurationError, match=r"no exporter 'otlp_proto_grpc'.*PROTOCOL=http/protobuf"):
+        providers.span_exporters()
 
 
 def test_a_provider_that_accepts_no_processors_is_rejected() -> None:

@@ -102,10 +102,26 @@ def _load_exporter(signal: Signal, variable: str, name: str) -> Callable[[], Any
     group = f"opentelemetry_{signal}_exporter"
     entry_name = _otlp_exporter_name(signal) if name == "otlp" else name
     for entry_point in entry_points(group=group, name=entry_name):
-        create: Callable[[], Any] = entry_point.load()
+        try:
+            create: Callable[[], Any] = entry_point.load()
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"{variable}: the exporter {entry_name!r} needs the package {error.name}, which is not installed"
+                + _http_advice(signal, entry_name)
+            ) from error
         return create
     installed = ", ".join(sorted({entry_point.name for entry_point in entry_points(group=group)}))
-    raise ConfigurationError(f"{variable}: no exporter {entry_name!r} is installed; valid names: {installed}, none")
+    raise ConfigurationError(
+        f"{variable}: no exporter {entry_name!r} is installed; valid names: {installed}, none"
+        + _http_advice(signal, entry_name)
+    )
+
+
+def _http_advice(signal: Signal, exporter: str) -> str:
+    """Returns what to change if the exporter over gRPC, which is the default, cannot be used."""
+    if exporter != _OTLP_BY_PROTOCOL["grpc"]:
+        return ""
+    return f"; to export over HTTP, set OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL=http/protobuf"
 
 
 def _otlp_exporter_name(signal: Signal) -> str:
