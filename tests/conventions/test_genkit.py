@@ -1,4 +1,4 @@
-"""Genkit, after `js/core/src/tracing/instrumentation.ts` and the recorded export of genkit 1.42."""
+"""Genkit, after `js/core/src/tracing/instrumentation.ts` and recorded exports: genkit 1.42, Go 1.4."""
 
 from __future__ import annotations
 
@@ -55,3 +55,20 @@ def test_a_call_that_only_the_model_span_shows_is_requested() -> None:
 def test_the_state_attribute_gives_the_error_if_the_span_status_is_unset() -> None:
     [run] = extract([action("tool", "search", state="error")])
     assert [call.error for call in run.tool_calls] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("subtype", "response", "result"),
+    [
+        ("tool.v2", {"output": {"found": 1}}, {"found": 1}),
+        ("tool.v2", {"output": "found", "content": [{"text": "a picture"}]}, None),
+        ("tool.v2", {}, {}),
+        ("tool", {"output": {"found": 1}}, None),
+    ],
+)
+def test_the_result_of_a_multipart_tool_is_the_output_of_its_response(
+    subtype: str, response: dict[str, Any], result: Any
+) -> None:
+    # go/ai/gen.go, MultipartToolResponse
+    [run] = extract([action(subtype, "search", input="{}", output=json.dumps(response), state="success")])
+    assert [call.result for call in run.tool_calls] == [response if result is None else result]
