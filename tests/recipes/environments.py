@@ -16,7 +16,7 @@ import tarfile
 import time
 import venv
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -138,6 +138,13 @@ _NODE = {
     ],
 }
 """The environments for Node.js. All except `node` are for `make recordings`."""
+_RECORDING = Path(__file__).parent / "recording"
+_JAVA = {
+    name: [_RECORDING / "java" / name, _RECORDING / "java" / "Truth.java"] for name in ("langchain4j", "spring_ai")
+}
+"""The files of the environments for Java, which need Maven: the folder of the project, and what it shares."""
+_GO = {"genkit": [_RECORDING / "go" / "genkit", _RECORDING / "go" / "truth.go"]}
+"""The same for Go."""
 
 
 COLLECTOR = "collector"
@@ -159,6 +166,16 @@ _KAFKA_PROJECT = Path(__file__).parent / "kafka" / "pom.xml"
 def kafka_libraries() -> Path:
     """Return the folder with the libraries of the Kafka broker, whether it exists or not."""
     return FOLDER / KAFKA / "libraries"
+
+
+def java_class_path(name: str) -> str:
+    """Return the class path of the program in an environment for Java, whether it exists or not."""
+    return os.pathsep.join([str(FOLDER / name / "target" / "classes"), str(FOLDER / name / "libraries" / "*")])
+
+
+def go_program(name: str) -> Path:
+    """Return the program of an environment for Go, whether it exists or not."""
+    return FOLDER / name / "program"
 
 
 def collector_program() -> Path:
@@ -190,6 +207,11 @@ def build(name: str) -> None:
         _build_kafka()
     elif name == HELM:
         _build_helm()
+    elif name in _JAVA:
+        _build_java(name)
+    elif name in _GO:
+        _copy_project(name, _GO[name])
+        _call(name, ["go", "build", "-o", str(go_program(name)), "."], folder=FOLDER / name)
     elif name in _NODE:
         (FOLDER / name).mkdir(parents=True)
         # The tests need no install scripts of packages.
@@ -215,6 +237,25 @@ def _build_kafka() -> None:
     (FOLDER / KAFKA).mkdir(parents=True)
     copy = ["mvn", "--batch-mode", "--quiet", "--file", str(_KAFKA_PROJECT), "dependency:copy-dependencies"]
     _call(KAFKA, [*copy, f"-DoutputDirectory={kafka_libraries()}", "-DincludeScope=runtime"])
+
+
+def _build_java(name: str) -> None:
+    """Compile a project and copy its libraries, so that it runs without Maven."""
+    folder = FOLDER / name
+    _copy_project(name, _JAVA[name])
+    maven = ["mvn", "--batch-mode", "--quiet", "compile", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    _call(name, [*maven, f"-DoutputDirectory={folder / 'libraries'}"], folder=folder)
+
+
+def _copy_project(name: str, paths: Iterable[Path]) -> None:
+    (FOLDER / name).mkdir(parents=True)
+    for path in _files(paths):
+        shutil.copy(path, FOLDER / name)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from sorted(path.iterdir()) if path.is_dir() else [path]
 
 
 def _build_helm() -> None:
@@ -265,6 +306,8 @@ def _wanted(name: str) -> str:
         return _KAFKA_PROJECT.read_text(encoding="utf-8")
     if name == HELM:
         return _HELM_PACKAGE
+    if name in _JAVA or name in _GO:
+        return "\n".join(path.read_text(encoding="utf-8") for path in _files((_JAVA | _GO)[name]))
     if name in _NODE:
         return json.dumps(_NODE[name])
     if name in _WITHOUT_GOLDSPAN:

@@ -21,9 +21,9 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # a script: makes its neighbours importable
 
-from environments import FOLDER, ROOT, build, is_up_to_date, python_of  # noqa: E402
+from environments import FOLDER, ROOT, build, go_program, is_up_to_date, java_class_path, python_of  # noqa: E402
 from receiver import Payloads, receiver  # noqa: E402
-from scripted_model import scripted_model, turns_of  # noqa: E402
+from scripted_model import MODEL, scripted_model, turns_of  # noqa: E402
 
 RECORDED = ROOT / "tests" / "fixtures" / "recorded"
 SCENARIOS: Mapping[str, list[dict[str, Any]]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
@@ -37,11 +37,20 @@ class Recording:
     environment: str
     program: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the program; `{endpoint}` stands for the receiver."""
+    """Environment variables of the program; `{endpoint}` stands for the receiver, and `{model}` for the model."""
     form: str | None = None
     """The form that the model fills in at each turn, if the framework supports nothing else."""
 
 
+_SPRING_AI = {
+    "MANAGEMENT_OPENTELEMETRY_TRACING_EXPORT_OTLP_ENDPOINT": "{endpoint}/v1/traces",
+    "MANAGEMENT_OTLP_METRICS_EXPORT_ENABLED": "false",
+    "MANAGEMENT_TRACING_SAMPLING_PROBABILITY": "1",
+    "SPRING_AI_OPENAI_API_KEY": "none",
+    "SPRING_AI_OPENAI_BASE_URL": "{model}/v1",
+    "SPRING_AI_OPENAI_CHAT_OPTIONS_MODEL": MODEL,
+    "SPRING_APPLICATION_NAME": "recording",
+}
 RECORDINGS: dict[str, Recording] = {
     "google_genai-opentelemetry": Recording(
         "google_genai",
@@ -54,10 +63,35 @@ RECORDINGS: dict[str, Recording] = {
     "braintrust-opentelemetry": Recording(
         "braintrust", "record_braintrust.py", {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"}
     ),
+    "genkit-go": Recording("genkit", "go/genkit/main.go"),
     "haystack-openinference": Recording("haystack", "record_haystack.py"),
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
+    "langchain4j-java_agent": Recording(
+        "langchain4j",
+        "java/langchain4j/Record.java",
+        {
+            "JAVA_TOOL_OPTIONS": f"-javaagent:{FOLDER}/langchain4j/libraries/opentelemetry-javaagent-2.33.1.jar",
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
+            "OTEL_JAVA_ENABLED_RESOURCE_PROVIDERS": "io.opentelemetry.sdk.autoconfigure.EnvironmentResourceProvider",
+            "OTEL_LOGS_EXPORTER": "otlp",
+            "OTEL_METRICS_EXPORTER": "none",
+        },
+    ),
     "mastra-otel_exporter": Recording("mastra", "record_mastra.mjs"),
+    "spring_ai-content": Recording(
+        "spring_ai",
+        "java/spring_ai/Record.java",
+        {
+            **_SPRING_AI,
+            "SPRING_AI_CHAT_CLIENT_OBSERVATIONS_LOG_COMPLETION": "true",
+            "SPRING_AI_CHAT_CLIENT_OBSERVATIONS_LOG_PROMPT": "true",
+            "SPRING_AI_CHAT_OBSERVATIONS_LOG_COMPLETION": "true",
+            "SPRING_AI_CHAT_OBSERVATIONS_LOG_PROMPT": "true",
+            "SPRING_AI_TOOLS_OBSERVATIONS_INCLUDE_CONTENT": "true",
+        },
+    ),
+    "spring_ai-default": Recording("spring_ai", "java/spring_ai/Record.java", _SPRING_AI),
     "openai_agents-weave": Recording("weave", "record_weave_agents.py"),
     "openai-weave": Recording("weave", "record_weave_conversation.py"),
 }
@@ -80,7 +114,7 @@ def _record(name: str, scenario: str) -> None:
     turns = turns_of(requests, recording.form)
     with receiver() as (endpoint, payloads), scripted_model(turns) as (model, unsaid):
         done = subprocess.run(
-            [*_interpreter(recording), HERE / recording.program],
+            _command(recording),
             env=_environment(recording, requests, endpoint, model, truth),
             capture_output=True,
             encoding="utf-8",
@@ -88,13 +122,20 @@ def _record(name: str, scenario: str) -> None:
             timeout=120,
         )
     if done.returncode or unsaid:
-        sys.exit(f"{name}, {scenario}: exit code {done.returncode}, {len(unsaid)} turns not asked for\n{done.stderr}")
+        failure = f"{name}, {scenario}: exit code {done.returncode}, {len(unsaid)} turns not asked for"
+        sys.exit(f"{failure}\n{done.stdout}{done.stderr}")
     _keep(target / scenario, payloads)
     print(f"{name}, {scenario}: {sum(_span_counts(payloads))} spans")
 
 
-def _interpreter(recording: Recording) -> list[str | Path]:
-    return ["node"] if recording.program.endswith(".mjs") else [python_of(recording.environment), "-W", "ignore"]
+def _command(recording: Recording) -> list[str | Path]:
+    if recording.program.endswith(".mjs"):
+        return ["node", HERE / recording.program]
+    if recording.program.endswith(".go"):
+        return [go_program(recording.environment)]
+    if recording.program.endswith(".java"):
+        return ["java", "-cp", java_class_path(recording.environment), f"recording.{Path(recording.program).stem}"]
+    return [python_of(recording.environment), "-W", "ignore", HERE / recording.program]
 
 
 def _environment(
@@ -111,7 +152,7 @@ def _environment(
         "RECORDING_PACKAGES": str(FOLDER / recording.environment),
         "RECORDING_TRUTH": str(truth),
     }
-    own = {key: value.format(endpoint=endpoint) for key, value in recording.settings.items()}
+    own = {key: value.format(endpoint=endpoint, model=model) for key, value in recording.settings.items()}
     return {**os.environ, **shared, **own}
 
 
