@@ -109,6 +109,7 @@ def test_a_hint_names_only_the_capture_setting_of_the_specific_convention() -> N
     ("scope", "told"),
     [
         ("opentelemetry.instrumentation.openai_v2", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+        ("io.opentelemetry.openai-java-1.1", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"),
         ("goldspan", "To record content: GOLDSPAN_CAPTURE_ARGUMENTS=on (goldspan)."),
         ("agent_framework", "To record content: ENABLE_SENSITIVE_DATA=true (agent_framework)."),
         ("acme.agents", "Content capture may have to be enabled in acme.agents; goldspan knows no setting for it."),

@@ -126,6 +126,7 @@ CONVENTION = Convention(
     capture_setting=f"{_CAPTURE_SETTING}; with @goldspan.trace, {_GOLDSPAN_CAPTURE_SETTING}",
     capture_settings_by_scope={
         "opentelemetry.": _CAPTURE_SETTING,
+        "io.opentelemetry.": "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true, and OTEL_LOGS_EXPORTER=otlp",
         semconv.INSTRUMENTATION_SCOPE: _GOLDSPAN_CAPTURE_SETTING,
         "agent_framework": "ENABLE_SENSITIVE_DATA=true",
         "semantic_kernel": "SEMANTICKERNEL_EXPERIMENTAL_GENAI_ENABLE_OTEL_DIAGNOSTICS_SENSITIVE=true",
