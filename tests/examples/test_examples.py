@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.environments import FOLDER, is_built, python_of
+from recipes.environments import FOLDER, SPRING_AI, is_built, python_of, spring_ai_program
 from support.docs_examples import ROOT, blocks, commands, matches
 from support.gateway_process import eventually, serving
 from support.notebook_cells import saved_outputs
@@ -34,16 +34,17 @@ ENVIRONMENTS = {
     "pydantic_ai": "pydantic_ai",
     "retriever": None,
     "smolagents": "openinference",
+    "spring_ai": SPRING_AI,
     "tool_tests": None,
     "vercel_ai": "node",
 }
 """The environment of each example; `None`: that of the tests."""
 QUICK = ("retriever",)
 """The examples that `make test` runs."""
-OTHERWISE_RUN = ("notebook", "vercel_ai")
+OTHERWISE_RUN = ("notebook", "spring_ai", "vercel_ai")
 """The examples with a test of their own."""
 FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
-NOT_RUN = ("pip install", "npm install", "goldspan serve")
+NOT_RUN = ("pip install", "npm install", "mvn", "goldspan serve")
 """The commands that the tests replace by their own environments and gateway."""
 UNREACHABLE = "http://127.0.0.1:9"
 
@@ -56,7 +57,7 @@ def _require_environment(example: str) -> None:
 
 def _python(example: str) -> Path:
     name = ENVIRONMENTS[example]
-    return Path(sys.executable) if name in (None, "node") else python_of(name)
+    return Path(sys.executable) if name in (None, "node", SPRING_AI) else python_of(name)
 
 
 def _readme(example: str) -> str:
@@ -65,10 +66,12 @@ def _readme(example: str) -> str:
 
 def _copy(example: str, folder: Path) -> Path:
     copy = shutil.copytree(
-        EXAMPLES / example, folder / example, ignore=shutil.ignore_patterns("__pycache__", "node_modules")
+        EXAMPLES / example, folder / example, ignore=shutil.ignore_patterns("__pycache__", "node_modules", "target")
     )
     if ENVIRONMENTS[example] == "node":
         (copy / "node_modules").symlink_to(FOLDER / "node" / "node_modules")
+    elif ENVIRONMENTS[example] == SPRING_AI:
+        (copy / "target").symlink_to(spring_ai_program().parent)
     return copy
 
 
@@ -124,11 +127,23 @@ def test_an_example_prints_offline_what_its_readme_shows(example: str, tmp_path:
 @pytest.mark.e2e
 @pytest.mark.needs("node")
 def test_an_agent_in_javascript_is_scored_by_the_gateway_as_its_readme_shows(tmp_path: Path) -> None:
-    _require_environment("vercel_ai")
-    folder = _copy("vercel_ai", tmp_path)
-    (agent, replies, _), (watch, verdicts, _) = _shown_commands("vercel_ai")
+    _assert_scored_by_the_gateway("vercel_ai", tmp_path, "OTEL_EXPORTER_OTLP_ENDPOINT", "")
+
+
+@pytest.mark.e2e
+@pytest.mark.needs("java")
+def test_an_agent_in_java_is_scored_by_the_gateway_as_its_readme_shows(tmp_path: Path) -> None:
+    setting = "MANAGEMENT_OPENTELEMETRY_TRACING_EXPORT_OTLP_ENDPOINT"
+    _assert_scored_by_the_gateway("spring_ai", tmp_path, setting, "/v1/traces")
+
+
+def _assert_scored_by_the_gateway(example: str, tmp_path: Path, setting: str, path: str) -> None:
+    """Run an agent that exports to the address that a variable sets, and compare both outputs with the README."""
+    _require_environment(example)
+    folder = _copy(example, tmp_path)
+    (agent, replies, _), (watch, verdicts, _) = _shown_commands(example)
     with serving(tmp_path, "--goldens", str(folder / "goldens.yaml"), "--grace", "0.1") as gateway:
-        environment = {**_offline("vercel_ai"), "OTEL_EXPORTER_OTLP_ENDPOINT": gateway.address}
+        environment = {**_offline(example), setting: gateway.address + path}
         done = _run(agent, folder, environment)
         assert matches(replies, done.stdout), done.stdout
         eventually(lambda: len(gateway.get("/api/v1/runs")["runs"]) == 2, lambda: gateway.log)
@@ -147,7 +162,7 @@ def test_the_cells_of_the_notebook_have_the_outputs_that_it_holds(tmp_path: Path
 
 @pytest.mark.parametrize("example", FOLDERS)
 def test_an_example_is_short_and_shows_one_run_that_passes_and_one_that_fails(example: str) -> None:
-    programs = [path for path in (EXAMPLES / example).iterdir() if path.suffix in (".py", ".mjs")]
+    programs = [path for path in (EXAMPLES / example).iterdir() if path.suffix in (".py", ".mjs", ".java")]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in programs)
     assert 30 <= lines <= 120 or example == "notebook"
     readme = _readme(example)
@@ -163,6 +178,8 @@ def test_the_environment_of_an_example_has_what_its_requirements_name(example: s
     if ENVIRONMENTS[example] == "node":
         required = json.loads((EXAMPLES / example / "package.json").read_text(encoding="utf-8"))["dependencies"]
         missing = {name for name in required if not (FOLDER / "node" / "node_modules" / name).is_dir()}
+    elif ENVIRONMENTS[example] == SPRING_AI:
+        missing = set() if spring_ai_program().exists() else {"agent.jar"}  # Maven resolves the others
     else:
         names = (EXAMPLES / example / "requirements.txt").read_text(encoding="utf-8").split()
         assert "goldspan" in names

