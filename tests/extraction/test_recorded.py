@@ -22,8 +22,8 @@ NOT_RECORDED = {
     "spring_ai-default": {"input", "output", "error", "args"},
 }
 """The facts that an instrumentation does not record, so that they are `None` in the run."""
-_REDACTED_ERROR = "Error running tool (non-fatal)"
-"""The error text that the OpenAI Agents SDK records: it redacts the message of the tool."""
+_REDACTED_ERRORS = ("Error running tool (non-fatal)", "An internal error occurred.")
+"""The error texts of the OpenAI Agents SDK and of the ADK for Java: they redact the message of the tool."""
 
 
 def _scenario(path: Path) -> str:
@@ -32,7 +32,7 @@ def _scenario(path: Path) -> str:
 
 def _call_facts(call: goldspan.ToolCall, *, true_error: str | None) -> dict[str, Any]:
     """The facts of a call in a run. Frameworks add text to an error: it matches if it contains the true error."""
-    is_true = bool(call.error and true_error) and (true_error in call.error or call.error == _REDACTED_ERROR)
+    is_true = bool(call.error and true_error) and (true_error in call.error or call.error in _REDACTED_ERRORS)
     return {"name": call.name, "args": call.arguments, "error": true_error if is_true else call.error}
 
 

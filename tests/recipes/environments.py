@@ -140,7 +140,8 @@ _NODE = {
 """The environments for Node.js. All except `node` are for `make recordings`."""
 _RECORDING = Path(__file__).parent / "recording"
 _JAVA = {
-    name: [_RECORDING / "java" / name, _RECORDING / "java" / "Truth.java"] for name in ("langchain4j", "spring_ai")
+    f"{name}_java": [_RECORDING / "java" / name, _RECORDING / "java" / "Truth.java"]
+    for name in ("google_adk", "langchain4j", "spring_ai")
 }
 """The files of the environments for `make recordings` that need Java and Maven: the project, and what it shares."""
 _GO = {"genkit": [_RECORDING / "go" / "genkit", _RECORDING / "go" / "truth.go"]}

@@ -34,6 +34,8 @@ _NOT_SPECIFIED = "<not specified>"
 _DETAILS = ("gen_ai.client.inference.operation.details",)
 _EXECUTION_PREFIX = "execute_tool "
 _THROWN_PREFIX = "Error in tool '"
+_JAVA_ERROR = {"status": "error", "message": "An internal error occurred."}
+"""The result of a function that threw an exception in Java: `FunctionTool.java`. The exception is only logged."""
 _TRANSFER = "transfer_to_agent"
 _KINDS: dict[str, ToolKind] = {
     "TransferToAgentTool": "handoff",
@@ -123,7 +125,9 @@ def _unwrap_result(value: Any) -> envelopes.CallResult:
 
 
 def _thrown_error(value: Any) -> envelopes.CallResult | None:
-    """Return the error that a TypeScript function threw: `{"error": "Error in tool 'X': ..."}`."""
+    """Return the error that a function threw in Java, or in TypeScript: `{"error": "Error in tool 'X': ..."}`."""
+    if value == _JAVA_ERROR:
+        return envelopes.CallResult(value["message"], is_error=True)
     error_text = value.get("error") if isinstance(value, Mapping) and len(value) == 1 else None
     is_thrown = isinstance(error_text, str) and error_text.startswith(_THROWN_PREFIX)
     return envelopes.CallResult(error_text, is_error=True) if is_thrown else None
@@ -133,7 +137,7 @@ CONVENTION = Convention(
     name="google_adk",
     title="Google Agent Development Kit",
     source="https://github.com/google/adk-python, https://github.com/google/adk-go, https://github.com/google/adk-java",
-    versions="1 and 2 (Python), 0.2 to 1 (Go), 0.2 to 1 (Java)",
+    versions="1 and 2 (Python), 0.2 to 1 (Go), 0.2 to 1 (Java, recorded with 1.8)",
     roles={_ARGUMENTS: {ANY: "tool"}, _MODEL_REQUEST: {ANY: "model"}},
     bare_span_scopes=frozenset({"gcp.vertex.agent"}),
     marker_attributes=(f"{_PREFIX}event_id", f"{_PREFIX}invocation_id", _TOOL_RESPONSE),
@@ -165,6 +169,7 @@ CONVENTION = Convention(
         'ADK wraps results that are not dictionaries in `{"result": ...}`.',
         "TypeScript: a span `execute_tool X` without attributes is a failed call.",
         'TypeScript: a result `{"error": "Error in tool \'X\': ..."}` is an error that the tool threw.',
+        "Java: a result with the status `error` and the message `An internal error occurred.` is an exception.",
         "A result in which the plugin ReflectAndRetry reports a failure is an error, regardless of the span's status.",
     ),
     capture_setting="OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_AND_EVENT, or "

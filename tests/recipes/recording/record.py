@@ -64,14 +64,15 @@ RECORDINGS: dict[str, Recording] = {
         "braintrust", "record_braintrust.py", {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY"}
     ),
     "genkit-go": Recording("genkit", "go/genkit/main.go"),
+    "google_adk-java": Recording("google_adk_java", "java/google_adk/Record.java", {"OTEL_METRICS_EXPORTER": "none"}),
     "haystack-openinference": Recording("haystack", "record_haystack.py"),
     "instructor-openinference": Recording("instructor", "record_instructor.py", form="Step"),
     "instructor_early-openinference": Recording("instructor_early", "record_instructor.py", form="Step"),
     "langchain4j-java_agent": Recording(
-        "langchain4j",
+        "langchain4j_java",
         "java/langchain4j/Record.java",
         {
-            "JAVA_TOOL_OPTIONS": f"-javaagent:{FOLDER}/langchain4j/libraries/opentelemetry-javaagent-2.33.1.jar",
+            "JAVA_TOOL_OPTIONS": f"-javaagent:{FOLDER}/langchain4j_java/libraries/opentelemetry-javaagent-2.33.1.jar",
             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true",
             "OTEL_JAVA_ENABLED_RESOURCE_PROVIDERS": "io.opentelemetry.sdk.autoconfigure.EnvironmentResourceProvider",
             "OTEL_LOGS_EXPORTER": "otlp",
@@ -80,7 +81,7 @@ RECORDINGS: dict[str, Recording] = {
     ),
     "mastra-otel_exporter": Recording("mastra", "record_mastra.mjs"),
     "spring_ai-content": Recording(
-        "spring_ai",
+        "spring_ai_java",
         "java/spring_ai/Record.java",
         {
             **_SPRING_AI,
@@ -91,7 +92,7 @@ RECORDINGS: dict[str, Recording] = {
             "SPRING_AI_TOOLS_OBSERVATIONS_INCLUDE_CONTENT": "true",
         },
     ),
-    "spring_ai-default": Recording("spring_ai", "java/spring_ai/Record.java", _SPRING_AI),
+    "spring_ai-default": Recording("spring_ai_java", "java/spring_ai/Record.java", _SPRING_AI),
     "openai_agents-weave": Recording("weave", "record_weave_agents.py"),
     "openai-weave": Recording("weave", "record_weave_conversation.py"),
 }
