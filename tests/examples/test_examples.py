@@ -27,6 +27,7 @@ ENVIRONMENTS = {
     "google_adk": "google_adk",
     "handoff": "openai_agents",
     "langgraph": "langgraph",
+    "llama_index": "openinference",
     "mcp_server": "mcp",
     "notebook": None,
     "openai_agents": "openai_agents",

@@ -41,10 +41,10 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
             "opentelemetry-semantic-conventions-ai>=0.5.1,<0.6",
         ],
     ),
-    "openinference": (  # with a framework that an example uses
+    "openinference": (  # with the frameworks of two examples
         [
             *("openinference-instrumentation==0.1.72", "openinference-instrumentation-smolagents==0.1.43"),
-            "smolagents==1.26.0",
+            *("smolagents==1.26.0", "openinference-instrumentation-llama-index==4.6.1", "llama-index-core==0.14.25"),
         ],
     ),
     "servers": (["gunicorn==27.0.1", "uvicorn==0.54.0", "fastapi==0.165.0", "celery==5.7.0"],),
