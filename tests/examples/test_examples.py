@@ -23,6 +23,7 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENTS = {
     "anthropic_client": "openai_agents",
     "celery_worker": "servers",
+    "crewai": "crewai",
     "fastapi_streaming": "servers",
     "google_adk": "google_adk",
     "handoff": "openai_agents",

@@ -63,6 +63,19 @@ REQUIREMENTS: dict[str, tuple[list[str], ...]] = {
         ],
     ),
     "google_adk": (["google-adk==2.13.0"],),  # for an example
+    # For an example. Without dependencies: those that an agent does not import take 700 MB.
+    "crewai": (
+        ["--no-deps", "crewai==1.15.30", "crewai-core==1.15.30", "chromadb==1.5.9"],
+        [
+            *("aiofiles~=24.1.0", "aiosqlite~=0.21.0", "appdirs~=1.4.4", "bcrypt", "click>=8.1.7,<9"),
+            *("cryptography>=42", "grpcio", "httpx~=0.28.1", "jinja2", "json-repair~=0.60.1", "json5~=0.10.0"),
+            *("jsonref~=1.1.0", "jsonschema", "numpy", "openai>=2.30,<3", "orjson", "overrides"),
+            *("opentelemetry-exporter-otlp-proto-grpc", "opentelemetry-exporter-otlp-proto-http"),
+            *("portalocker~=2.7.0", "pybase64", "pydantic>=2.11.9,<2.13", "pydantic-settings>=2.14.2"),
+            *("pyjwt>=2.15,<3", "python-dotenv>=1.2.2,<2", "rich>=13.7.1", "tenacity", "tomli~=2.0.2"),
+            "openinference-instrumentation-crewai==1.1.21",
+        ],
+    ),
     "langgraph": (
         [
             *(*_PYTEST, "langgraph==1.2.24", "langchain-core==1.8.3"),

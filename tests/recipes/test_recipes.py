@@ -116,5 +116,5 @@ def _results(got: Received) -> dict[str, object]:
 def test_every_recipe_of_the_page_is_run() -> None:
     assert set(PROGRAMS) == set(TOOLS)
     others = {"servers", "rotel", "schemathesis", "data_frames", "spark", "mcp"}
-    others |= {"pydantic_ai", "openai_agents", "langgraph", "google_adk"}
+    others |= {"pydantic_ai", "openai_agents", "langgraph", "google_adk", "crewai"}
     assert set(REQUIREMENTS) == set(TOOLS) - {"plain"} | others
