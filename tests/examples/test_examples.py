@@ -29,6 +29,7 @@ ENVIRONMENTS = {
     "handoff": "openai_agents",
     "langgraph": "langgraph",
     "llama_index": "openinference",
+    "mastra": "mastra",
     "mcp_server": "mcp",
     "notebook": None,
     "openai_agents": "openai_agents",
@@ -43,7 +44,9 @@ ENVIRONMENTS = {
 """The environment of each example; `None`: that of the tests."""
 QUICK = ("retriever",)
 """The examples that `make test` runs."""
-OTHERWISE_RUN = ("notebook", "spring_ai", "vercel_ai")
+IN_JAVASCRIPT = ("mastra", "vercel_ai")
+"""The examples in JavaScript, whose environments hold packages of npm."""
+OTHERWISE_RUN = ("notebook", "spring_ai", *IN_JAVASCRIPT)
 """The examples with a test of their own."""
 FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
 NOT_RUN = ("pip install", "npm install", "mvn", "goldspan serve")
@@ -59,7 +62,12 @@ def _require_environment(example: str) -> None:
 
 def _python(example: str) -> Path:
     name = ENVIRONMENTS[example]
-    return Path(sys.executable) if name in (None, "node", SPRING_AI) else python_of(name)
+    is_other = name is None or name == SPRING_AI or example in IN_JAVASCRIPT
+    return Path(sys.executable) if is_other else python_of(name)
+
+
+def _node_modules(example: str) -> Path:
+    return FOLDER / str(ENVIRONMENTS[example]) / "node_modules"
 
 
 def _readme(example: str) -> str:
@@ -70,8 +78,8 @@ def _copy(example: str, folder: Path) -> Path:
     copy = shutil.copytree(
         EXAMPLES / example, folder / example, ignore=shutil.ignore_patterns("__pycache__", "node_modules", "target")
     )
-    if ENVIRONMENTS[example] == "node":
-        (copy / "node_modules").symlink_to(FOLDER / "node" / "node_modules")
+    if example in IN_JAVASCRIPT:
+        (copy / "node_modules").symlink_to(_node_modules(example))
     elif ENVIRONMENTS[example] == SPRING_AI:
         (copy / "target").symlink_to(spring_ai_program().parent)
     return copy
@@ -128,8 +136,9 @@ def test_an_example_prints_offline_what_its_readme_shows(example: str, tmp_path:
 
 @pytest.mark.e2e
 @pytest.mark.needs("node")
-def test_an_agent_in_javascript_is_scored_by_the_gateway_as_its_readme_shows(tmp_path: Path) -> None:
-    _assert_scored_by_the_gateway("vercel_ai", tmp_path, "OTEL_EXPORTER_OTLP_ENDPOINT", "")
+@pytest.mark.parametrize("example", IN_JAVASCRIPT)
+def test_an_agent_in_javascript_is_scored_by_the_gateway_as_its_readme_shows(example: str, tmp_path: Path) -> None:
+    _assert_scored_by_the_gateway(example, tmp_path, "OTEL_EXPORTER_OTLP_ENDPOINT", "")
 
 
 @pytest.mark.e2e
@@ -177,9 +186,9 @@ def test_an_example_is_short_and_shows_one_run_that_passes_and_one_that_fails(ex
 @pytest.mark.parametrize("example", FOLDERS)
 def test_the_environment_of_an_example_has_what_its_requirements_name(example: str) -> None:
     _require_environment(example)
-    if ENVIRONMENTS[example] == "node":
+    if example in IN_JAVASCRIPT:
         required = json.loads((EXAMPLES / example / "package.json").read_text(encoding="utf-8"))["dependencies"]
-        missing = {name for name in required if not (FOLDER / "node" / "node_modules" / name).is_dir()}
+        missing = {name for name in required if not (_node_modules(example) / name).is_dir()}
     elif ENVIRONMENTS[example] == SPRING_AI:
         missing = set() if spring_ai_program().exists() else {"agent.jar"}  # Maven resolves the others
     else:

@@ -150,7 +150,7 @@ _NODE = {
         "zod@4.6.7",
     ],
 }
-"""The environments for Node.js. All except `node` are for `make recordings`."""
+"""The environments for Node.js. `mastra` is for an example and for `make recordings`."""
 _RECORDING = Path(__file__).parent / "recording"
 _JAVA = {
     f"{name}_java": [_RECORDING / "java" / name, _RECORDING / "java" / "Truth.java"]
@@ -348,12 +348,12 @@ def main() -> None:
     """Build the environments that are missing or outdated, as many at once as there are processors."""
     names = [
         name
-        for name in sys.argv[1:] or [COLLECTOR, KAFKA, SPRING_AI, HELM, *REQUIREMENTS, *PRODUCTS, "node"]
+        for name in sys.argv[1:] or [COLLECTOR, KAFKA, SPRING_AI, HELM, *REQUIREMENTS, *PRODUCTS, *_NODE]
         if not is_up_to_date(name)
     ]
-    if "node" in names and shutil.which("npm") is None:
-        names.remove("node")
-        print("node: npm is not installed, so the tests with exporters of Node.js will be skipped")
+    if not _NODE.keys().isdisjoint(names) and shutil.which("npm") is None:
+        names = [name for name in names if name not in _NODE]
+        print(f"{', '.join(_NODE)}: npm is not installed, so the tests with programs of Node.js will be skipped")
     if COLLECTOR in names and shutil.which("go") is None:
         names.remove(COLLECTOR)
         print("collector: go is not installed, so the tests with the OpenTelemetry Collector will be skipped")
