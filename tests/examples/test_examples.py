@@ -23,6 +23,7 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENTS = {
     "anthropic_client": "openai_agents",
     "celery_worker": "servers",
+    "compose": "collector",
     "crewai": "crewai",
     "fastapi_streaming": "servers",
     "google_adk": "google_adk",
@@ -46,8 +47,8 @@ QUICK = ("retriever",)
 """The examples that `make test` runs."""
 IN_JAVASCRIPT = ("mastra", "vercel_ai")
 """The examples in JavaScript, whose environments hold packages of npm."""
-OTHERWISE_RUN = ("notebook", "spring_ai", *IN_JAVASCRIPT)
-"""The examples with a test of their own."""
+OTHERWISE_RUN = ("compose", "notebook", "spring_ai", *IN_JAVASCRIPT)
+"""The examples with a test of their own; that of `compose` is in `test_compose_example.py`."""
 FOLDERS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__")
 NOT_RUN = ("pip install", "npm install", "mvn", "goldspan serve")
 """The commands that the tests replace by their own environments and gateway."""
@@ -173,7 +174,11 @@ def test_the_cells_of_the_notebook_have_the_outputs_that_it_holds(tmp_path: Path
 
 @pytest.mark.parametrize("example", FOLDERS)
 def test_an_example_is_short_and_shows_one_run_that_passes_and_one_that_fails(example: str) -> None:
-    programs = [path for path in (EXAMPLES / example).iterdir() if path.suffix in (".py", ".mjs", ".java")]
+    programs = [
+        path
+        for path in (EXAMPLES / example).iterdir()
+        if path.suffix in (".py", ".mjs", ".java") or path.name == "compose.yaml"
+    ]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in programs)
     assert 30 <= lines <= 120 or example == "notebook"
     readme = _readme(example)
@@ -183,7 +188,7 @@ def test_an_example_is_short_and_shows_one_run_that_passes_and_one_that_fails(ex
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("example", FOLDERS)
+@pytest.mark.parametrize("example", [name for name in FOLDERS if name != "compose"])
 def test_the_environment_of_an_example_has_what_its_requirements_name(example: str) -> None:
     _require_environment(example)
     if example in IN_JAVASCRIPT:
