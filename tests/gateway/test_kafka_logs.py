@@ -34,6 +34,7 @@ from goldspan.gateway.kafka.message_decoding import (
 )
 from goldspan.gateway.kafka.message_reader import MessageReader
 from goldspan.gateway.kafka.partition_log import CommitPoint, EntryCache, PartitionLog
+from goldspan.gateway.kafka.receiver import commit_point
 from goldspan.gateway.kafka.reliable_producer import OutgoingMessage, ReliableProducer
 from goldspan.gateway.kafka.start_points import StartPoints
 from goldspan.gateway.resource_limits import ALL_PARTITIONS, ResourceLimits
@@ -208,14 +209,18 @@ class Partition:
         """Let the worker read all messages, advance the clock, and commit."""
         for passing in (0.0, seconds):
             self.now += passing
-            for offset in range(self.read_until, len(self.messages)):
-                self.log.add(offset, self.messages[offset])
-            self.read_until = len(self.messages)
-            self.log.reach_end(self.read_until)
-            while self.scoring.poll():
-                pass
-        position = self.log.acknowledged
-        self.point = CommitPoint(position, self.scoring.context_start(0, position), self.log.position)
+            self.read(len(self.messages))
+
+    def read(self, until: int) -> None:
+        """Let the worker read the messages up to an offset, and commit."""
+        for offset in range(self.read_until, until):
+            self.log.add(offset, self.messages[offset])
+        self.read_until = until
+        if until == len(self.messages):
+            self.log.reach_end(until)
+        while self.scoring.poll():
+            pass
+        self.point = commit_point(self.log, self.scoring) or self.point
 
     def tools(self) -> dict[str, list[str]]:
         return {run.run_id: sorted(run.current.document["tools_used"]) for run in self.store.iter_runs()}
@@ -282,6 +287,28 @@ def test_a_new_owner_does_not_take_the_rest_of_a_finished_trace_for_a_trace(part
     assert partition.point == CommitPoint(4, 4, 4)
 
 
+def test_an_owner_that_has_read_only_a_part_of_the_context_does_not_change_what_is_committed(
+    partition: Partition,
+) -> None:
+    first_root, *first_tools = asking(1, "book", "search")
+    partition.send(request(first_root, first_tools[0]))  # offset 0
+    other_root, *other_tools = asking(2, "pay")
+    partition.send(request(*other_tools))  # offset 1: an open trace
+    partition.send(request(first_tools[1]))  # offset 2: the rest of the first trace
+    partition.wait(2.0)
+    partition.now += 9.0
+    partition.send(request(other_root))
+    partition.wait(12.0)
+    committed = partition.point
+    assert committed == CommitPoint(1, 0, 4)
+    partition.start()
+    partition.read(1)
+    assert partition.point == committed
+    partition.start()  # the owner before it was lost
+    partition.wait(400.0)
+    assert sorted(partition.tools().values()) == [["book", "search"], ["pay"]]
+
+
 def test_the_context_of_finished_traces_is_not_scored_again(partition: Partition) -> None:
     partition.send(request(*asking(1, "book")))
     root, *tools = asking(2, "pay", "search")
@@ -317,6 +344,10 @@ def test_any_sequence_of_owners_scores_every_trace_as_one_owner_does(tmp_path: P
         if draw.random() < 0.3:
             final |= partition.tools()
             partition.start()
+            while draw.random() < 0.5:  # lost again before it has read everything
+                partition.read(draw.randint(partition.read_until, len(partition.messages)))
+                final |= partition.tools()
+                partition.start()
     for body in waiting:
         partition.send(body)
     partition.wait(2.0)

@@ -330,7 +330,11 @@ class KafkaReceiver:
 
         A callback of the consumer must not wait.
         """
-        moved = [(each, point) for each in partitions if (point := _commit_point(each)) != each.committed]
+        moved = [
+            (each, point)
+            for each in partitions
+            if (point := commit_point(each.log, each.scoring)) is not None and point != each.committed
+        ]
         if not moved:
             return
         if self._results is not None and not self._results.flush(_FLUSH_SECONDS):
@@ -370,7 +374,12 @@ class KafkaReceiver:
             _log.error("goldspan %s", text)
 
 
-def _commit_point(partition: _Partition) -> CommitPoint:
-    log = partition.log
-    context = partition.scoring.context_start(log.partition, log.acknowledged)
-    return CommitPoint(log.acknowledged, context, log.position)
+def commit_point(log: PartitionLog, scoring: ScoringConsumer) -> CommitPoint | None:
+    """Returns what to commit of a partition; `None` as long as the committed point must stay.
+
+    A worker that has not read yet what the worker before it had read does not know which traces have messages on both
+    sides of the position, so it knows neither the context nor what was scored.
+    """
+    if scoring.is_replaying():
+        return None
+    return CommitPoint(log.acknowledged, scoring.context_start(log.partition, log.acknowledged), log.position)
