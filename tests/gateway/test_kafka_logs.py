@@ -268,7 +268,8 @@ def test_a_new_owner_scores_an_open_trace_completely(partition: Partition) -> No
     assert used == ["book", "search"]
 
 
-def test_a_new_owner_does_not_take_the_rest_of_a_finished_trace_for_a_trace(partition: Partition) -> None:
+def finish_a_trace_around_an_open_one(partition: Partition) -> None:
+    """Let the worker finish a trace whose messages are on both sides of the position that it commits."""
     first_root, *first_tools = asking(1, "book", "search")
     partition.send(request(first_root, first_tools[0]))  # offset 0
     other_root, *other_tools = asking(2, "pay")
@@ -278,6 +279,10 @@ def test_a_new_owner_does_not_take_the_rest_of_a_finished_trace_for_a_trace(part
     partition.now += 9.0
     partition.send(request(other_root))  # before the open trace is scored without its root
     partition.wait(12.0)
+
+
+def test_a_new_owner_does_not_take_the_rest_of_a_finished_trace_for_a_trace(partition: Partition) -> None:
+    finish_a_trace_around_an_open_one(partition)
     assert partition.point.position == 1
     assert partition.point.context_start == 0
     assert partition.point.read == 4
@@ -290,15 +295,7 @@ def test_a_new_owner_does_not_take_the_rest_of_a_finished_trace_for_a_trace(part
 def test_an_owner_that_has_read_only_a_part_of_the_context_does_not_change_what_is_committed(
     partition: Partition,
 ) -> None:
-    first_root, *first_tools = asking(1, "book", "search")
-    partition.send(request(first_root, first_tools[0]))  # offset 0
-    other_root, *other_tools = asking(2, "pay")
-    partition.send(request(*other_tools))  # offset 1: an open trace
-    partition.send(request(first_tools[1]))  # offset 2: the rest of the first trace
-    partition.wait(2.0)
-    partition.now += 9.0
-    partition.send(request(other_root))
-    partition.wait(12.0)
+    finish_a_trace_around_an_open_one(partition)
     committed = partition.point
     assert committed == CommitPoint(1, 0, 4)
     partition.start()

@@ -35,6 +35,7 @@ _MAX_POLL_SECONDS = 0.25
 """Seconds for a partition before the next one is scored: a worker that does not answer the brokers loses them all."""
 _COMMIT_SECONDS = 1.0
 _END_CHECK_SECONDS = 0.5
+"""How often the broker is asked for the ends of partitions while messages wait in the client."""
 _END_CHECK_TIMEOUT_SECONDS = 1.0
 _FLUSH_SECONDS = 1.0
 """Seconds for the delivery of results before a commit. Without it, the next commit has the offsets too."""
