@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import goldspan
-from goldspan.content.tools import fold_name
 from goldspan.model import AnyOf, Evaluation, ExpectedTool, Fault, Golden, Run, Times, ToolCall
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.run_comparison import compare
 
 

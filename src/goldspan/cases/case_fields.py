@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 from goldspan.content.literals import parse_literal
-from goldspan.content.tools import fold_name
 from goldspan.errors import GoldspanError
 from goldspan.goldens.spelling import did_you_mean, short_repr
 from goldspan.model import ABSENT, AnyOf, ExpectedTool, Parallel, ToolCall, ToolDefinition
+from goldspan.model.name_folding import fold_name
 
 FieldAliases = Mapping[str, tuple[str, ...]]
 """The names of each field. If a row has several of them, the first one with a value counts."""

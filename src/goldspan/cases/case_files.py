@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from goldspan.cases.case_fields import CASE_FIELDS
-from goldspan.content.tools import fold_name
 from goldspan.errors import GoldspanError
 from goldspan.goldens.spelling import short_repr
+from goldspan.model.name_folding import fold_name
 
 _MAX_ROW_LENGTH = 16 * 1024 * 1024
 _MAX_LIST_LENGTH = 256 * 1024 * 1024

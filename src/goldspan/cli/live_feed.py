@@ -22,9 +22,9 @@ from goldspan.cli.console import (
     print_warning,
     stderr_console,
 )
-from goldspan.content.tools import fold_name
 from goldspan.goldens.lookup.golden_lookup import ANONYMOUS_GOLDEN_ID
 from goldspan.model.markup import shorten_request
+from goldspan.model.name_folding import fold_name
 from goldspan.model.rendering import OUTCOME_SYMBOLS, SYMBOLS, Symbol
 from goldspan.sinks.serialization import to_json
 from goldspan.store import RunFilter

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from goldspan.content.flat_attributes import TEXT_TYPES, FlatRows
 from goldspan.content.literals import plain_value
 from goldspan.model import ToolDefinition
-from goldspan.model.name_folding import SEPARATORS
-from goldspan.model.name_folding import fold_name as fold_name  # the upper layers import it with the other names here
+from goldspan.model.name_folding import SEPARATORS, fold_name
 
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NAMESPACE = re.compile(r"(?:functions|default_api)[.:](?=.)", re.DOTALL)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from rapidfuzz.fuzz import ratio
 
-from goldspan.content.tools import fold_name
 from goldspan.goldens.lookup.fuzzy_match import numbers_and_negations
 from goldspan.goldens.text_matching import normalize_text
 from goldspan.model import Run, When
+from goldspan.model.name_folding import fold_name
 from goldspan.model.value_matchers import Folded, OneOf, Regex
 
 SIMILARITY_THRESHOLD = 80.0

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import Run
+from goldspan.model.name_folding import fold_name
 from goldspan.store import RunFilter, Store
 from goldspan.store.query_parameters import FILTER_PARAMETERS, filter_from_query, parse_parameter
 from goldspan.store.run_records import run_from_document

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from goldspan.content.tools import fold_name
 from goldspan.conventions import installed_conventions
 from goldspan.model import Health, Run, ToolCall
+from goldspan.model.name_folding import fold_name
 
 _MAX_SHOWN = 5
 """The maximum number of names in a summary."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from goldspan.content.tools import fold_name, name_suffixes
+from goldspan.content.tools import name_suffixes
 from goldspan.extraction.model_turns import ModelTurn, argument_texts, call_ids_in, calls_since_user
 from goldspan.extraction.observed_calls import call_from_span, raw_value
 from goldspan.extraction.segmentation.boundaries import RunSpans
@@ -25,6 +25,7 @@ from goldspan.extraction.segmentation.detached_tools import (
 from goldspan.extraction.segmentation.stitching import Fragment, is_single_step
 from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
 from goldspan.model import Run, RunUnit
+from goldspan.model.name_folding import fold_name
 
 ANY_SIDE: Final = 0
 """The side of a link that connects all traces with its key."""

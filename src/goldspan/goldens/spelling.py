@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable
 
-from goldspan.content.tools import fold_name
+from goldspan.model.name_folding import fold_name
 
 MIN_SIMILARITY = 0.75
 """The least similarity of a misspelled word to the intended one: one wrong letter in four, two in eight."""

@@ -9,8 +9,8 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from goldspan.content.tools import fold_name
 from goldspan.model import Golden, Run, When, is_same_value
+from goldspan.model.name_folding import fold_name
 from goldspan.model.value_matchers import Anything, Contains, Equal, Folded, Matcher, OneOf, Regex, Similar
 
 

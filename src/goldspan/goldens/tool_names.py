@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from goldspan.content.tools import fold_name, server_prefix, undecorate
+from goldspan.content.tools import server_prefix, undecorate
 from goldspan.errors import GoldenError
 from goldspan.model import NO_VOCABULARY, ExpectedTool, Tool, ToolCall, Vocabulary
+from goldspan.model.name_folding import fold_name
 
 NameKeys = frozenset[str]
 

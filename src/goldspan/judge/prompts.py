@@ -17,8 +17,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args
 
-from goldspan.content.tools import fold_name
 from goldspan.model import Run, ToolCall, ToolDefinition
+from goldspan.model.name_folding import fold_name
 
 RUBRIC_VERSION = 1
 """The version of the instructions and of the evidence. It rises with every change that may change an answer."""

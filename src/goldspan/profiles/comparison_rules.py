@@ -16,8 +16,9 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from goldspan.content.tools import fold_name, undecorate
+from goldspan.content.tools import undecorate
 from goldspan.model import ABSENT
+from goldspan.model.name_folding import fold_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from functools import lru_cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.lookup.golden_lookup import NO_INPUT_REASON, Goldens
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import Comparison, Evaluation, Golden, Match, Run, Score, fast_constructor
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.coercion import CallLike, ToolLike, as_calls, as_golden
 from goldspan.scoring.explanation import capture_advice, explain_evaluation
 from goldspan.scoring.metrics import MetricLike

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from goldspan.content.tools import fold_name, undecorate
+from goldspan.content.tools import undecorate
 from goldspan.errors import ConfigurationError
 from goldspan.goldens.golden_files.golden_loader import LocatedGolden
 from goldspan.goldens.lookup.golden_lookup import Goldens
@@ -14,6 +14,7 @@ from goldspan.goldens.spelling import join_words, nearest_word
 from goldspan.goldens.text_matching import normalize_text
 from goldspan.goldens.tool_names import NameKeys, tool_name_matcher
 from goldspan.model import ExpectedTool, Golden, Run, ToolCall, Vocabulary, When, content_digest
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.matching.slot_plan import is_forbidden
 from goldspan.scoring.metrics.registry import find_metric
 from goldspan.scoring.name_suggestions import name_difference

@@ -11,9 +11,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from goldspan.content.tools import fold_name, name_words, server_prefix, undecorate
+from goldspan.content.tools import name_words, server_prefix, undecorate
 from goldspan.goldens.tool_names import ToolNameMatcher, tool_name_matcher
 from goldspan.model import Comparison, ExpectedTool, Golden, ToolCall, ToolDefinition
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.matching.slot_plan import is_call_of
 from goldspan.scoring.metrics.metric import alternative_calls
 

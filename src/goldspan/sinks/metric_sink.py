@@ -15,9 +15,9 @@ from opentelemetry.metrics import Counter, MeterProvider, get_meter
 from goldspan import semconv
 from goldspan._guard import suppress_errors
 from goldspan._version import __version__
-from goldspan.content.tools import fold_name
 from goldspan.goldens import Goldens
 from goldspan.model import ComparisonRow, Evaluation, Score, content_digest
+from goldspan.model.name_folding import fold_name
 from goldspan.sinks.fork_safety import renew_after_fork
 from goldspan.sinks.otel_sinks import run_context, score_label
 

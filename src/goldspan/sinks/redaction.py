@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from goldspan import _guard
-from goldspan.content.tools import fold_name
 from goldspan.errors import ConfigurationError
 from goldspan.model import (
     ABSENT,
@@ -31,6 +30,7 @@ from goldspan.model import (
     ToolCall,
     When,
 )
+from goldspan.model.name_folding import fold_name
 from goldspan.model.telemetry import content_digest
 from goldspan.sinks.otel_sinks import error_type
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from goldspan.content.tools import fold_name
 from goldspan.model import (
     AnyOf,
     ComparisonRow,
@@ -23,6 +22,7 @@ from goldspan.model import (
     ToolCall,
     ToolDefinition,
 )
+from goldspan.model.name_folding import fold_name
 from goldspan.model.rendering import ValueDifference, render_differences
 from goldspan.sinks.serialization import document_json, evaluation_document
 from goldspan.store.store_protocol import ToolRole

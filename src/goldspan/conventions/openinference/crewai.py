@@ -8,10 +8,10 @@ from typing import Any
 from goldspan.content import literals
 from goldspan.content.envelopes import CallArguments
 from goldspan.content.literals import parse_object
-from goldspan.content.tools import fold_name
 from goldspan.conventions.openinference.specification import INPUT
 from goldspan.conventions.span_facts import SpanFacts
 from goldspan.model import SpanRecord
+from goldspan.model.name_folding import fold_name
 
 NOTES = (
     "CrewAI: the `CHAIN` span of a crew or a flow (`crew_key`, `flow_id`) starts a request.",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from goldspan.content.tools import fold_name
 from goldspan.curation.importing.expected_calls import parse_expected_call
 from goldspan.curation.importing.imported_goldens import GoldenCollector
 from goldspan.errors import GoldenError
+from goldspan.model.name_folding import fold_name
 
 _OLD_KEYS = ("reference", "expected_intermediate_agent_responses")
 

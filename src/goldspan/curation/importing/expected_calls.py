@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from goldspan.content.tools import fold_name
 from goldspan.errors import GoldenError
 from goldspan.goldens.golden_files.golden_writer import literal_value
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import ArgumentsMatch, ExpectedTool
+from goldspan.model.name_folding import fold_name
 
 _NAME_KEYS = ("name", "tool_name", "tool", "function_name")
 _ARGUMENT_KEYS = ("arguments", "args", "input_parameters", "tool_input", "parameters", "input")

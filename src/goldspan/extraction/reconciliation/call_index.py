@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from goldspan.content.parts import RequestedCall
-from goldspan.content.tools import fold_name, handoff_target, name_suffixes
+from goldspan.content.tools import handoff_target, name_suffixes
 from goldspan.conventions.span_facts import RawValue
 from goldspan.extraction.observed_calls import ObservedCall, argument_fingerprint
 from goldspan.extraction.span_node import UNKNOWN_TIME
+from goldspan.model.name_folding import fold_name
 
 _FULL_NAME, _NAME_SUFFIX, _HANDOFF_TARGET = "whole", "end", "to"
 """What a key holds: the full name, the part after a separator, or the target agent of a hand-off."""

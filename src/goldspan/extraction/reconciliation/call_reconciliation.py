@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from goldspan.content import values
 from goldspan.content.parts import Message, ToolResult
-from goldspan.content.tools import fold_name, handoff_target, undecorate
+from goldspan.content.tools import handoff_target, undecorate
 from goldspan.conventions.span_facts import REQUEST_ROLES, RawValue
 from goldspan.extraction.model_turns import (
     ModelTurn,
@@ -29,6 +29,7 @@ from goldspan.extraction.reconciliation.call_registry import CallRegistry
 from goldspan.extraction.reconciliation.run_checks import Contradictions, enclosing_call, find_contradictions
 from goldspan.extraction.span_node import SpanNode
 from goldspan.model import ToolCall, ToolDefinition, fast_constructor
+from goldspan.model.name_folding import fold_name
 
 _MAX_OVERLAP_DISTANCE = 256
 """The maximum distance, in the order of a run's calls, of two calls that are compared for overlap."""

@@ -6,11 +6,12 @@ from bisect import bisect_left
 from collections.abc import Collection, Container, Iterable, Iterator
 
 from goldspan.content.parts import RequestedCall
-from goldspan.content.tools import fold_name, handoff_target, is_same_name
+from goldspan.content.tools import handoff_target, is_same_name
 from goldspan.extraction.model_turns import ModelTurn
 from goldspan.extraction.observed_calls import ObservedCall, RequestOrder, raw_value
 from goldspan.extraction.reconciliation.call_index import CallIndex, HistoryCursor, UnmatchedCalls, is_same_tool
 from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
+from goldspan.model.name_folding import fold_name
 
 _MAX_CANDIDATES = 50
 """How many calls with one id are checked: some models restart their call ids in every turn."""

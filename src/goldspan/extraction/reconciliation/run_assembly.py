@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from goldspan import semconv
 from goldspan.content import values
-from goldspan.content.tools import fold_name, tool_definitions
+from goldspan.content.tools import tool_definitions
 from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES, Messages, RawValue
 from goldspan.extraction.model_turns import ModelTurn
 from goldspan.extraction.observed_calls import call_from_span
@@ -21,6 +21,7 @@ from goldspan.extraction.reconciliation.run_annotations import read_annotations
 from goldspan.extraction.segmentation.boundaries import RunSpans
 from goldspan.extraction.span_node import CLOCK_TOLERANCE_NS, UNKNOWN_TIME, SpanNode
 from goldspan.model import COUNTED_TOOL_KINDS, Health, Run, SpanRecord, ToolDefinition, fast_constructor
+from goldspan.model.name_folding import fold_name
 
 T = TypeVar("T")
 

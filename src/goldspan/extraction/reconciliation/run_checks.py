@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from goldspan.content.parts import Message
-from goldspan.content.tools import fold_name, undecorate
+from goldspan.content.tools import undecorate
 from goldspan.conventions import installed_conventions
 from goldspan.conventions.span_facts import REQUEST_ROLES, WORK_ROLES, Messages, has_content
 from goldspan.extraction.model_turns import ModelTurn
@@ -18,6 +18,7 @@ from goldspan.extraction.observed_calls import ObservedCall
 from goldspan.extraction.segmentation.boundaries import RunSpans
 from goldspan.extraction.span_node import UNKNOWN_TIME, SpanNode
 from goldspan.model import ABSENT, COUNTED_TOOL_KINDS, Run, ToolCall
+from goldspan.model.name_folding import fold_name
 
 _TOOL_FINISH_REASON = re.compile(r"(?:tool|function)[ _-]?(?:call|use)", re.IGNORECASE)
 """The finish reasons of a model that requests tools: `tool_calls`, `tool_use`, `TOOL_CALLS`, `function_call`."""

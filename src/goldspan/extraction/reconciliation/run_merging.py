@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from goldspan.content.tools import fold_name
 from goldspan.extraction.model_turns import argument_texts
 from goldspan.extraction.observed_calls import argument_fingerprint, raw_value
 from goldspan.model import Health, Run, ToolCall, ToolDefinition
+from goldspan.model.name_folding import fold_name
 
 _MIN_OVERLAP = 0.9
 """The minimum fraction of the shorter run's time that lies within the longer one's."""

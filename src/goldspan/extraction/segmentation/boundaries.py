@@ -12,13 +12,14 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from goldspan.content import values
-from goldspan.content.tools import fold_name, handoff_target
+from goldspan.content.tools import handoff_target
 from goldspan.conventions.span_facts import REQUEST_ROLES, TRANSPARENT_ROLES, WORK_ROLES
 from goldspan.extraction.model_turns import ModelTurn, argument_texts, calls_since_user, find_model_turns
 from goldspan.extraction.observed_calls import call_from_span
 from goldspan.extraction.span_node import SpanNode, end_of
 from goldspan.extraction.turn_attribution import RequestedCallIndex
 from goldspan.model import RunUnit
+from goldspan.model.name_folding import fold_name
 
 _MAX_CANDIDATES = 50
 """How many of the latest hand-offs and spans are checked for one agent."""

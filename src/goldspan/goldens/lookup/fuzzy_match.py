@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from goldspan.content.tools import fold_name
 from goldspan.model import Golden
+from goldspan.model.name_folding import fold_name
 
 if TYPE_CHECKING:
     from goldspan.goldens.lookup.similarity_index import SimilarityIndex

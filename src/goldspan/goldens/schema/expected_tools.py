@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias, cast
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Discriminator, Field, Tag
 from pydantic.json_schema import SkipJsonSchema
 
-from goldspan.content.tools import fold_name, undecorate
+from goldspan.content.tools import undecorate
 from goldspan.errors import GoldenError
 from goldspan.goldens.schema.golden_validation import (
     NAME_TAG,
@@ -27,6 +27,7 @@ from goldspan.goldens.schema.golden_validation import (
 from goldspan.goldens.schema.matchers import check_plain_data, has_only_scalars, parse_matchers
 from goldspan.goldens.spelling import short_repr
 from goldspan.model import ABSENT, ONCE, AnyOf, ArgumentsMatch, ExpectedItem, ExpectedTool, Parallel, Times
+from goldspan.model.name_folding import fold_name
 
 MAX_TIMES = 1_000
 """The greatest number of times that one call may be expected."""

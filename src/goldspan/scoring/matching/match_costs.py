@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from goldspan.content.tools import fold_name
 from goldspan.goldens.tool_names import ToolNameMatcher, explicit_server
 from goldspan.model import ABSENT, Agreement, ExpectedTool, Golden, Run, ToolCall
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.arguments.agreement import argument_agreement, argument_share, result_agreement, result_share
 from goldspan.scoring.arguments.equality import content_key
 from goldspan.scoring.matching.slot_plan import (

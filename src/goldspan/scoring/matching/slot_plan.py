@@ -21,11 +21,12 @@ from itertools import chain, islice, product, repeat
 from math import prod
 from typing import Any, TypeAlias
 
-from goldspan.content.tools import fold_name, name_words
+from goldspan.content.tools import name_words
 from goldspan.errors import GoldspanError
 from goldspan.goldens.spelling import short_repr
 from goldspan.goldens.tool_names import ToolNameMatcher, tool_name_matcher
 from goldspan.model import ABSENT, NO_VOCABULARY, ONCE, AnyOf, ExpectedItem, ExpectedTool, Golden, Parallel, ToolCall
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.arguments.equality import content_key, expectation_key, is_plain_expectation
 
 _WILDCARD = re.compile(r"[*?\[]")

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from goldspan.content.tools import fold_name
 from goldspan.goldens.tool_names import NameKeys, ToolNameMatcher, tool_name_matcher
 from goldspan.model import (
     NO_VOCABULARY,
@@ -27,6 +26,7 @@ from goldspan.model import (
     ToolCall,
     Vocabulary,
 )
+from goldspan.model.name_folding import fold_name
 from goldspan.scoring.arguments.multisets import certainly_differ, equality_keys, plain_keys
 from goldspan.scoring.metrics.call_correctness import describe_difference
 from goldspan.scoring.metrics.metric import MetricEvidence, alternative_calls, summarize_names
